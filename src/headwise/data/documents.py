@@ -270,6 +270,11 @@ def prepare_documents(
         return PreparedText(*arrays, meta["characters"], name)
 
 
+def count_bytes(paths: Sequence[str]) -> int:
+    """The size of the documents in files, in bytes of UTF-8."""
+    return sum(len(part.text.encode()) for path in paths for part in _read(path, by_line=False))
+
+
 def spool_files(paths: Sequence[str], cache_dir: Path | None = None) -> list[str]:
     """Copy files that can be read only once to the cache."""
     with cache(cache_dir) as folder:

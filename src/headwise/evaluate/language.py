@@ -1,7 +1,6 @@
 """Perplexity and bits per byte of language models; only the latter does not depend on the tokenizer."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,15 +22,11 @@ class Perplexity:
 
 
 @dataclass(frozen=True)
-class LanguageReport:
-    """Over all files together; the first token of each is given, not predicted."""
+class LanguageReport(Perplexity):
+    """Over the documents of all files, one after the other; the first token is given, not predicted."""
 
-    log_prob: float  # natural log, of all predicted tokens
-    tokens: int  # predicted
     bytes: int  # of the texts in UTF-8
     files: int
-    window: int  # tokens read at once
-    stride: int  # tokens between the starts of two windows
 
     @property
     def loss(self) -> float:
@@ -41,7 +36,7 @@ class LanguageReport:
     def figures(self) -> dict[str, float]:
         """Loss and perplexity depend on the tokenizer; to compare two models use bits per byte.
 
-        >>> report = LanguageReport(log_prob=-8 * math.log(2), tokens=4, bytes=16, files=1, window=8, stride=4)
+        >>> report = LanguageReport(log_prob=-8 * math.log(2), tokens=4, window=8, stride=4, bytes=16, files=1)
         >>> report.figures()["bits_per_byte"]
         0.5
         """
@@ -68,13 +63,6 @@ def windows_text(window: int, stride: int) -> str:
     'window 1,024, stride 512'
     """
     return f"window {window:,}, stride {stride:,}"
-
-
-def language_report(texts: Sequence[str], found: Sequence[Perplexity]) -> LanguageReport:
-    """The report for texts with the perplexity of each, all in the same windows."""
-    size = sum(len(text.encode()) for text in texts)
-    log_prob, tokens = math.fsum(one.log_prob for one in found), sum(one.tokens for one in found)
-    return LanguageReport(log_prob, tokens, size, len(texts), found[0].window, found[0].stride)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Nothing here needs torch; `torch_encoder` has what does.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -127,6 +128,12 @@ class EncoderModel(Model):
         origin, size = fingerprint(self.path), self.config.vocab_size
         return DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind, origin, size)
 
+    @cached_property
+    def training(self) -> dict[str, Any]:
+        """How the model was trained: entries and settings of training.json; {} if it was not trained here."""
+        path = self.path / RUN
+        return read_json(path) if path.is_file() else {}
+
     @property
     def around(self) -> tuple[Sequence[int], Sequence[int]]:
         """The special tokens before and after a text."""
@@ -189,8 +196,7 @@ class EncoderModel(Model):
     @cached_property
     def _passage_size(self) -> tuple[int, int]:
         """Tokens of a passage and of the overlap of two, as in training where that is known."""
-        path = self.path / RUN
-        data = read_json(path).get("data", {}) if path.is_file() else {}
+        data = self.training.get("data", {})
         longest, overlap = data.get("max_length") or READ, data.get("overlap", OVERLAP)
         return min(longest, self.reader.longest or longest), overlap
 

@@ -4,16 +4,18 @@ Nothing here needs torch; `torch_language` has what does.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from functools import cached_property
 from typing import Any
 
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
+from headwise.checkpoint.vocabulary import bare, fingerprint
 from headwise.contract import TextNetwork
-from headwise.data.corpus import read_lines
+from headwise.data.documents import DocumentTokenizer, count_bytes, prepare_documents, spool_files
 from headwise.decode.streaming import growing_text, stop_at, until_stop
 from headwise.errors import UserError
-from headwise.evaluate.language import LanguageReport, Perplexity, language_report
+from headwise.evaluate.language import LanguageReport, Perplexity
 from headwise.generation.chat import Messages, refuse_single
 from headwise.generation.library_text import LibraryText
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
@@ -78,17 +80,34 @@ class LanguageModel(Model):
 
     @only_with("language", "permutation")
     def perplexity(self, text: str, stride: int = 0, window: int = 0) -> Perplexity:
+        return self._perplexity_of(self.encode(text), stride, window)
+
+    def _perplexity_of(self, tokens: Sequence[int], stride: int, window: int) -> Perplexity:
         longest = self.max_len or int(self.hf_config.get("max_position_embeddings") or WINDOW)
         window = window or longest
         if window > longest:
             raise UserError(f"window = {window}: the model reads at most {longest} tokens at once")
-        return perplexity(self.text_network(), self.encode(text), window, stride or max(1, window // 2))
+        return perplexity(self.text_network(), tokens, window, stride or max(1, window // 2))
 
     @only_with("language", "permutation")
     def evaluate(self, paths: Sequence[str], stride: int = 0, window: int = 0) -> LanguageReport:
-        """How well the model predicts text files, each read as `perplexity` reads it."""
-        texts = ["\n".join(read_lines(path)) for path in paths]
-        return language_report(texts, [self.perplexity(text, stride, window) for text in texts])
+        """How well the model predicts files, text or `.jsonl`, with the documents and end tokens of training."""
+        files = spool_files(paths)
+        text = prepare_documents(files, self.cutter, progress=False)
+        found = self._perplexity_of(text.tokens.tolist(), stride, window)
+        return LanguageReport(*astuple(found), count_bytes(files), len(paths))
+
+    @cached_property
+    def cutter(self) -> DocumentTokenizer:
+        """Tokenizes documents, with the model's special tokens around each; in training and evaluation."""
+        encode, before, behind = bare(self.tokenizer)
+        if self.head == "permutation":
+            before, suffix = [], behind[:1]
+        else:
+            ends = [self.generation.special.eos_id] if self.generation.can_end else []
+            suffix = behind if behind[-1:] == ends else [*behind, *ends]
+        origin, size = fingerprint(self.path), self.config.vocab_size
+        return DocumentTokenizer(lambda texts: [encode(text) for text in texts], before, suffix, origin, size)
 
     def encode(self, prompt: str | Messages) -> list[int]:
         """The ids of a prompt, without the special tokens with which XLNet ends a text."""

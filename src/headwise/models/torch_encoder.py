@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwise.data.documents import PreparedText, prepare_documents
-from headwise.data.lines import BLOCKS, LINES, choose_reading
+from headwise.data.lines import AUTO, BLOCKS, LINES, TextReading, choose_reading
 from headwise.data.masked_sequences import MaskedLines, MaskedText, masked_sequences
 from headwise.data.masking import Masking
 from headwise.evaluate.language import MaskedReport
@@ -23,12 +23,19 @@ def masked_example(model: EncoderModel, given: str, target: Any) -> Example:
 def evaluate_masked(model: EncoderModel, paths: Sequence[str], reading: str) -> MaskedReport:
     """How well the model predicts masked tokens, always the same ones, of text files.
 
-    They are read in blocks of `max_len`, or each line is a sequence; see `headwise.data.lines.choose_reading`.
+    They are read and masked as in training where that is known; otherwise in blocks of `max_len`, or each line is a
+    sequence (see `headwise.data.lines.choose_reading`), with 15 % masked.
     """
-    room = model.max_len - sum(map(len, model.around))
+    data, corpus = (model.training.get(name, {}) for name in ("data", "corpus"))
+    known = corpus.get("reading") or data.get("reading", AUTO)
+    length = min(data.get("block_length") or model.max_len, model.max_len)
+    room = length - sum(map(len, model.around))
     way = choose_reading(paths, reading, model.cutter, room)
+    if reading == AUTO and known not in (AUTO, LINES if way.by_line else BLOCKS):
+        way = TextReading(known == LINES, "as in training")
     text = prepare_documents(paths, way.tokenizer(model.cutter), progress=False, by_line=way.by_line)
-    masked = masked_for(model, text, model.max_len, model.masking(), way.by_line)
+    masking = model.masking(data.get("mask_share", Masking.share), data.get("whole_words", False))
+    masked = masked_for(model, text, length, masking, way.by_line)
     scores = score_masks(model.network, masked.fixed(AT_ONCE))
     return MaskedReport(*scores, len(text), len(paths), LINES if way.by_line else BLOCKS, way.reason)
 

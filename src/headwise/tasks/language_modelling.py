@@ -21,7 +21,6 @@ from headwise.architectures.hf_layouts import language_model_config
 from headwise.checkpoint.from_scratch import check_layout, text_layout
 from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.vocabulary import bare, fingerprint
 from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
@@ -172,7 +171,7 @@ def language_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: P
     """Read, tokenise and check the data for fine-tuning."""
     check_fine_tuning(request, config)
     model: LanguageModel = FINE_TUNING.read(request.init)
-    about, train, valid = texts_for_model(request, config, model_document_tokenizer(model))
+    about, train, valid = texts_for_model(request, config, model.cutter)
     about["network"] = language_model_rows(model)
 
     make = partial(trainable_network, model, config.model.dropout)
@@ -201,19 +200,6 @@ def texts_for_model(
         return prepared_texts(with_spooled_files(request), config, tokenizer, by_line)
     except UserError as error:
         raise UserError(str(error).replace("the tokenizer gives", f"{request.init}: the tokenizer gives")) from None
-
-
-def model_document_tokenizer(model: LanguageModel) -> DocumentTokenizer:
-    """With the model's vocabulary and special tokens, and an end token after each document."""
-    encode, before, behind = bare(model.tokenizer)
-    ends = [model.generation.special.eos_id] if model.generation.can_end else []
-    return DocumentTokenizer(
-        lambda texts: [encode(text) for text in texts],
-        before,
-        behind if behind[-1:] == ends else [*behind, *ends],
-        fingerprint(model.path),
-        model.config.vocab_size,
-    )
 
 
 def with_spooled_files(request: TrainRequest) -> TrainRequest:

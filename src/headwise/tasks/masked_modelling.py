@@ -20,7 +20,7 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.documents import DocumentTokenizer, document_tokenizer, train_document_tokenizer
-from headwise.data.lines import choose_reading
+from headwise.data.lines import BLOCKS, LINES, choose_reading
 from headwise.data.masked_sequences import MaskedBatch, MaskedLineBatch, masked_sequences
 from headwise.data.masking import Masking, mask_id, word_edges
 from headwise.data.tokenizer import Tokenizer
@@ -99,6 +99,7 @@ def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> Masked
     around = [tokenizer.bos_id], [tokenizer.eos_id]
     by_line, cutter = _reading(request, config, document_tokenizer(tokenizer), around)
     about, train, valid = prepared_texts(request, config, cutter, by_line)
+    about["corpus"]["reading"] = LINES if by_line else BLOCKS
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
     masked = partial(
         masked_sequences,
@@ -158,6 +159,7 @@ def masked_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Pat
     masking = model.masking(config.data.mask_share, config.data.whole_words)
     masked = partial(masked_for, model, length=config.data.block_length, masking=masking, by_line=by_line)
     about, train, valid = texts_for_model(request, config, cutter, by_line)
+    about["corpus"]["reading"] = LINES if by_line else BLOCKS
     about["network"] = language_model_rows(model)
 
     make = partial(trainable_network, model, config.model.dropout)

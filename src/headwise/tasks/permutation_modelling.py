@@ -16,13 +16,13 @@ from torch.nn import functional as F
 from headwise.architectures.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask
 from headwise.checkpoint.from_scratch import ScratchLayout, masking_tokens, tokenizer_config
 from headwise.checkpoint.layout import CONFIG
-from headwise.checkpoint.vocabulary import SETTINGS, bare, fingerprint
+from headwise.checkpoint.vocabulary import SETTINGS, bare
 from headwise.checkpoint.xlnet import XLNetLayout
 from headwise.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.documents import DocumentTokenizer, PreparedText, document_tokenizer
+from headwise.data.documents import PreparedText, document_tokenizer
 from headwise.data.permutation import PermutedBatch, PermutedText
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
@@ -114,11 +114,9 @@ def permutation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder
     """Read, tokenise and check the data for fine-tuning."""
     check_fine_tuning(request, config)
     model: LanguageModel = FINE_TUNING.read(request.init)
-    encode, _, behind = bare(model.tokenizer)
+    behind = bare(model.tokenizer)[2]
     check_block_room(config, len(behind))
-    origin = fingerprint(model.path), model.config.vocab_size
-    tokenizer = DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind[:1], *origin)
-    about, train, valid = texts_for_model(request, config, tokenizer)
+    about, train, valid = texts_for_model(request, config, model.cutter)
     about["network"] = xlnet_rows(model)
     permuted = _permuted(config.data.block_length, behind)
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from headwise.cli.options import TRAINED_HERE, file_option, old_flag
-from headwise.data.corpus import read_lines
+from headwise.cli.parallel_texts import parallel_texts, source_text
 from headwise.errors import UserError
 from headwise.export.web.page import export_page
 from headwise.models.load import translation_folder
@@ -26,13 +26,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     compute += "different translations; a web page is always int8 (default: %(default)s)"
     parser.add_argument("--compute", choices=("float32", "int8"), default="float32", metavar="NAME", help=compute)
     old_flag(parser, "--int8", "--compute", "int8")
-    text = "text file; its lines are translated before and after export, and compared (default: a few short texts)"
+    text = "text file, or file of pairs; its lines are translated before and after export, and compared (default: a "
+    text += "few short texts)"
     file_option(parser, "--text", text)
 
 
 def run(options: argparse.Namespace) -> None:
     """Export, compare translations, and print the comparison."""
-    texts = list(read_lines(options.text)) if options.text else []
+    texts = parallel_texts([source_text(options.text, "--text")])[0] if options.text else []
     if options.to == "web":
         if "compute" in options.flags or texts:
             raise UserError("--compute and --text are not for --to web: a page is always int8, and is not compared")

@@ -19,8 +19,7 @@ from headwise.cli.options import (
     target_option,
     window_options,
 )
-from headwise.cli.parallel_texts import parallel_texts, source_text, target_text
-from headwise.data.corpus import read_lines
+from headwise.cli.parallel_texts import holds_pairs, parallel_texts, texts_to_score
 from headwise.errors import UserError
 from headwise.evaluate.language import windows_text
 from headwise.evaluate.score import corpus_perplexity
@@ -29,7 +28,8 @@ from headwise.evaluate.score import corpus_perplexity
 def add_options(parser: argparse.ArgumentParser) -> None:
     model_option(parser, ANY_MODEL)
     compute_option(parser)
-    source_option(parser, "source texts, one per line; for a language model, the text to score")
+    source = "source texts, one per line, or a file of pairs that has the translations, too (.tsv, .po, ...); for a "
+    source_option(parser, f"{source}language model, text or .jsonl to score")
     target_option(parser, "their translations, one per line")
     window_options(parser)
     output_option(parser)
@@ -44,11 +44,12 @@ def run(options: argparse.Namespace) -> None:
         _score_text(options, model)
         return
     score = model.score
-    if options.stride or options.window or not options.target:
+    if options.stride or options.window or not (options.target or holds_pairs(options.source)):
         raise UserError("--target is required for a translation model, and --window and --stride are not for it")
     if options.compute not in (None, model.dtype):
         raise UserError(f"--compute {options.compute}: this model scores in float32, whatever it decodes with")
-    sources, targets = parallel_texts([source_text(options.source), target_text(options.target, "--target")])
+    targets = [options.target] if options.target else []
+    sources, targets = parallel_texts(texts_to_score(options.source, targets, ("--source", "--target")))
     scores = score(sources, targets)
     records = [_record(one, token_log_probs=[*map(_finite, one.token_log_probs)]) for one in scores]
     _write_records(options.output, records)
@@ -57,8 +58,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _score_text(options: argparse.Namespace, model: Any) -> None:
-    """The perplexity that a language model has on one text."""
-    found = model.perplexity("\n".join(read_lines(options.source)), options.stride, options.window)
+    """The perplexity that a language model has on the documents of a file."""
+    found = model.evaluate([options.source], options.stride, options.window)
     _write_records(options.output, [_record(found, tokens=found.tokens, window=found.window, stride=found.stride)])
     read = windows_text(found.window, found.stride)
     print(f"perplexity {found.perplexity:.6g} over {found.tokens:,} tokens ({read})", file=sys.stderr)
