@@ -135,7 +135,7 @@ def test_validation_texts_are_removed_from_training(files: Path, cli: Any, tmp_p
     run = ["train", "--task", "denoise", "--recipe", files / "toy.toml", "--device", "cpu", "--valid", "5%"]
     ran = cli(*run, "--train", files / "pairs.en", files / "pairs.de", "--out", tmp_path, "--set", "train.max_steps=1")
     assert ran.code == 0, ran.err
-    assert "validating on 6 pairs held out of the training files (5%)" in ran.err
+    assert "validating on 6 texts held out of the training files (5%)" in ran.err
 
 
 def test_info_and_card_describe_it(stage: Path, cli: Any) -> None:

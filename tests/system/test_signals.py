@@ -173,4 +173,7 @@ def test_sigterm_ends_a_validation(task: Any, tmp_path: Path, seconds: float) ->
     assert not (out / "validation.jsonl").exists() and "validating" not in err  # progress is shown on terminals only
     state = json.loads((out / "checkpoints" / "step-00000001" / "state.json").read_text())
     assert state["validation_due"] is True
+    assert f"so far, the model in {out} is that of step 1, not validated\n" in err
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert (out / "model.safetensors").is_file() and "| weights | step 1, not validated |" in card
     assert took < SOON

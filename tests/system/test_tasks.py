@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from killing import records
 from safetensors.torch import load_file
 from trying import tried
 
@@ -175,6 +176,30 @@ def test_training_from_the_command_line(cli: Callable[..., Any], files: Path, tm
     ran = cli("train", "--task", "classify", "--recipe", "classify", "--device", "cpu", *data, *settings)
     assert ran.code == 0, ran.err
     assert "training on 3,000 texts with 2 labels" in ran.err
+    kept = records(tmp_path / "m", "validation.jsonl")[-1]
+    figures = ", ".join(f"{name} {kept[name]:.4g}" for name in ("loss", "accuracy", "macro_f1"))
+    *_, last = (line for line in ran.err.splitlines() if str(tmp_path / "m") in line and "finished" in line)
+    assert f"the model in {tmp_path / 'm'}" in last and f"({figures})" in last
+    assert kept["best"] == (f"is that of step 2 ({figures})" in last)
+
+
+def test_labelled_texts_are_no_pairs(cli: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(order(40, 1), encoding="utf-8")
+    command = [
+        "train",
+        "--recipe",
+        "classify",
+        "--device",
+        "cpu",
+        "--train",
+        tmp_path / "a.tsv",
+        "--out",
+        tmp_path / "m",
+    ]
+    ran = cli(*command, "--valid", "10%", "--set", *TEXT, *TRANSFORMER, "train.max_steps=1")
+    assert "validating on 4 texts held out of the training files (10%); dropped " in ran.err
+    assert "pair" not in ran.err
+    assert "the training files hold 40 texts" in cli(*command[:-1], tmp_path / "n", "--valid", "40pairs").complaint
     assert json.loads((tmp_path / "m" / "config.json").read_text())["labels"] == ["first", "second"]
     assert "| labels | first, second |" in (tmp_path / "m" / "README.md").read_text()
     assert not (tmp_path / "m" / "generation_config.json").exists()

@@ -133,7 +133,7 @@ def _changes(changes: Sequence[Mapping[str, Any]]) -> str:
 
 def _figures(config: RunConfig, figures: Mapping[str, float], signature: str, search: str) -> str:
     if config.model.task not in WITH_DECODER:
-        return ", ".join(f"{name} {figure:.4f}" for name, figure in figures.items())
+        return ", ".join(f"{name} {figure:.4f}" for name, figure in figures.items()) or "not measured"
     shown = [f"loss {figures['loss']:.4f} nats per token"] if figures else ["not measured"]
     if "bleu" in figures:
         search = search or f"beam {config.decode.beam_size}, length penalty {config.decode.length_penalty}"

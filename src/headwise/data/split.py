@@ -52,11 +52,11 @@ class ValidationSize:
     def __str__(self) -> str:
         return f"{self.option} {self.text}"
 
-    def of(self, total: int) -> int:
-        """The number of pairs to hold out of `total`, at least one."""
+    def of(self, total: int, what: str = "pairs") -> int:
+        """The number of pairs, or `what` the files hold, to hold out of `total`; at least one."""
         wanted = self.pairs or max(1, round(self.share * total))
         if wanted >= total:
-            raise UserError(f"{self}: the training files hold {total:,} pairs; leave some to train on")
+            raise UserError(f"{self}: the training files hold {total:,} {what}; leave some to train on")
         return wanted
 
 
@@ -141,11 +141,14 @@ def _write(
 ) -> None:
     valid, dropped = _choose(*corpora, size, labelled)
     if not valid.any():
-        raise UserError(f"{size}: no pair of the training files has text on both sides; check the files")
+        missing = (
+            "line of the training files has a text" if labelled else "pair of the training files has text on both sides"
+        )
+        raise UserError(f"{size}: no {missing}; check the files")
     if (valid | dropped).all():
+        every = "text equals a validation text" if labelled else "pair shares a sentence with a validation pair"
         raise UserError(
-            f"{size}: every pair shares a sentence with a validation pair, so none is left to train on; "
-            "hold out fewer pairs, or give a validation file"
+            f"{size}: every {every}, so none is left to train on; hold out fewer, or give a validation file"
         )
     with checked_folder(target) as draft:
         with ExitStack() as files:
@@ -182,7 +185,7 @@ def _choose(
 ) -> tuple[Flags, Flags]:
     """Which pairs of the files are validation pairs, and which are dropped."""
     src, tgt, labels = _keys(corpora, labelled)
-    valid, dropped = choose_pairs(src, tgt, labels, size.of(len(src)))
+    valid, dropped = choose_pairs(src, tgt, labels, size.of(len(src), "texts" if labelled else "pairs"))
     sides = _keys(added, labelled)[:2]
     shared = np.isin(sides, np.concatenate([src[valid], tgt[valid]])).any(0)
     return np.concatenate([valid, np.zeros_like(shared)]), np.concatenate([dropped, shared])

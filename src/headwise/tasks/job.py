@@ -13,7 +13,7 @@ from headwise.checkpoint import trained
 from headwise.checkpoint.trained import TOKENIZER
 from headwise.config.settings import RunConfig
 from headwise.data.batch import Stream
-from headwise.data.corpus import Corpus
+from headwise.data.corpus import Corpus, PlainText
 from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.sources import names_of
 from headwise.data.split import Split, parse_validation_size, split_corpora
@@ -121,10 +121,12 @@ def hold_out(
     if amount is None:
         return None
     parts = split_corpora(train, amount, labelled, added=added)
+    single = labelled or all(isinstance(one, PlainText) for one in train)
+    what, others = ("texts", "texts that equal one of") if single else ("pairs", "pairs that share a sentence with")
     notify(
         request,
-        f"validating on {parts.taken:,} pairs held out of the training files ({amount.text}); dropped "
-        f"{parts.dropped:,} other pairs that share a sentence with them",
+        f"validating on {parts.taken:,} {what} held out of the training files ({amount.text}); dropped "
+        f"{parts.dropped:,} other {others} them",
     )
     return parts
 

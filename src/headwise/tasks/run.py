@@ -165,9 +165,31 @@ def _recipe(request: TrainRequest, task: str) -> str:
 def _final_message(reason: str, progress: Progress, folder: Path) -> str:
     step = progress.step
     if reason.startswith("SIG"):
-        return f"stopped after step {step}; add --resume to the same command to resume"
+        resume = f"stopped after step {step}; add --resume to the same command to resume"
+        return f"{resume}\nso far, {_kept(progress, folder)}"
     because = "the validation stopped improving" if reason == "patience" else "all steps are done"
     if progress.best is None:
         advice = "lower train.learning_rate, raise train.warmup_steps or train longer"
-        return f"finished after step {step} ({because}), but the model in {folder} is no better than guessing: {advice}"
-    return f"finished after step {step} ({because}): the model is in {folder}"
+        figures = _shown(progress.kept_figures)
+        return (
+            f"finished after step {step} ({because}), but the model in {folder}{figures} is no better than guessing: "
+            f"{advice}"
+        )
+    return f"finished after step {step} ({because}): {_kept(progress, folder)}"
+
+
+def _kept(progress: Progress, folder: Path) -> str:
+    """Which model the folder has, with its score.
+
+    >>> _kept(Progress(kept="step 450", kept_figures={"loss": 1.25}), Path("runs/a"))
+    'the model in runs/a is that of step 450 (loss 1.25)'
+    """
+    if not progress.kept:  # a run that an older version began
+        return f"the model is in {folder}"
+    which = f"that of {progress.kept}" if progress.kept.startswith("step") else f"the {progress.kept}"
+    return f"the model in {folder} is {which}{_shown(progress.kept_figures)}"
+
+
+def _shown(figures: Mapping[str, float]) -> str:
+    listed = ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
+    return f" ({listed})" if listed else ""

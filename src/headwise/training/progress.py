@@ -21,6 +21,8 @@ class Progress:
     best_loss: float = 0.0  # its loss, which breaks ties
     validations_since_best: int = 0
     validation_due: bool = False  # the validation of this step was interrupted by a signal
+    kept: str = ""  # which model the folder has, such as "step 450"
+    kept_figures: dict[str, float] = field(default_factory=dict)  # its validation metrics
     elapsed: float = 0.0  # seconds of training including validation, over all sessions
 
     @property

@@ -94,12 +94,16 @@ class ShardedTrainer(ParallelTrainer):
     def _divide_in(self, part: torch.optim.Optimizer, n_targets: int) -> None:
         divide_gradients(part, n_targets)
 
-    def _outputs(self, model: nn.Module) -> Outputs:
-        """The outputs of the full copy."""
+    def _gather_parameters(self) -> None:
+        """Write the parameters of all ranks into the full copy."""
         own = dict(self._replica.named_parameters())
         with torch.no_grad():
-            for name, parameter in model.named_parameters():
+            for name, parameter in self.model.named_parameters():
                 own[name].copy_(full_tensor(parameter))
+
+    def _outputs(self, model: nn.Module) -> Outputs:
+        """The outputs of the full copy."""
+        self._gather_parameters()
         self._replica.to(self.device).eval()
         try:
             return super()._outputs(self._replica)

@@ -147,6 +147,8 @@ class Trainer:
                 self._validate(log)
             stops = bool(self._stop_signal) and (progress.validation_due or not self._skipping())
             last = self._out_of_patience() or progress.step == train.max_steps or stops
+            if stops and not progress.is_validated:
+                self._keep_unvalidated()
             if (last or progress.step % train.checkpoint_every == 0) and not self._skipping():
                 self._save()
             if last:
@@ -335,7 +337,7 @@ class Trainer:
             progress.best, progress.best_loss = value, loss
         verdict = "best so far" if better else "no better than guessing" if progress.best is None else ""
         if better or (progress.best is None and finite):
-            self.export(self._parameters(), figures, what if better else f"{what}, {verdict}")
+            self._keep(figures, what if better else f"{what}, {verdict}")
         times = {"seconds": round(time.monotonic() - started, 3), "elapsed": self._elapsed()}
         record = {"step": progress.step, "what": what, **figures, "best": better, **times}
         record |= {"sample": sample._asdict()} if sample else {}
@@ -346,6 +348,20 @@ class Trainer:
             self.terminal.say(str(sample))
         self._callbacks.validation(record)
         return better
+
+    def _keep(self, figures: Mapping[str, float], what: str) -> None:
+        """Export the current model, which is then the one in the folder."""
+        self.progress.kept, self.progress.kept_figures = what, {**figures}
+        self.export(self._parameters(), figures, what)
+
+    def _keep_unvalidated(self) -> None:
+        """Export the current model, because a signal ends the run before the first validation."""
+        with self._moving_average():
+            self._gather_parameters()
+            self._keep({}, f"step {self.progress.step}, not validated")
+
+    def _gather_parameters(self) -> None:
+        """Collect the parameters for `export`; here this process has all."""
 
     def _beats_baseline(self, figures: Mapping[str, float]) -> bool:
         """Whether any metric is better: accuracy may be good while overconfident errors make the loss bad."""
