@@ -108,7 +108,9 @@ def test_images_are_held_out_with_all_their_captions(cli: Cli, folder: Path, tmp
     assert ran.code == 0, ran.err
     assert "training on 2 images with" in ran.err and "validating on 1 images with" in ran.err
     asked[asked.index("--valid") + 1] = "3pairs"
-    assert "3 of 3 images; choose another part" in cli(*asked, "--out", tmp_path / "two").complaint
+    assert (
+        "the training files hold 3 images; leave some to train on" in cli(*asked, "--out", tmp_path / "two").complaint
+    )
 
 
 @pytest.mark.parametrize(

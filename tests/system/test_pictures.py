@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from killing import killed_and_resumed, records
 from tiny_families import write_tiny
 
 from headwise.data.image import Preprocessing
-from headwise.data.pictures import Augmentation, PictureDataset, read_pictures
+from headwise.data.pictures import Augmentation, Picture, PictureDataset, hold_out_pictures, read_pictures
+from headwise.data.split import parse_validation_size
 
 Cli = Callable[..., Any]
 Image = pytest.importorskip("PIL.Image")
@@ -120,10 +122,46 @@ def test_bad_input_gives_one_line(pictures: Path, tmp_path: Path, cli: Cli) -> N
         ("one.tsv", "50%", "one.tsv: every image has the label 'red'; training needs two labels"),
         ("broken/x", "20%", "is not a readable image file, such as PNG or JPEG"),
         ("empty", "20%", "no images in subfolders named after labels"),
-        ("all", "0.1%", "0 of 90 images; choose another part"),
+        ("all", "99.9%", "--valid 99.9%: the training files hold 90 images; leave some to train on"),
     ):
         assert said in cli(*command(bad, tmp_path / "out", train=train, valid=valid)).complaint
         assert not (tmp_path / "out").exists()
+
+
+def held_out(folder: Path, size: str) -> tuple[list[Picture], list[Picture], dict[str, int]]:
+    amount = parse_validation_size([size])
+    assert amount
+    return hold_out_pictures(read_pictures([str(folder)]), amount)
+
+
+def test_held_out_images_are_stratified_and_twins_stay_together(tmp_path: Path) -> None:
+    """Twins are copies, also in another format and under another label."""
+    generator = np.random.default_rng(1)
+    for label, count in (("common", 60), ("rare", 20)):
+        (tmp_path / label).mkdir()
+        for i in range(count):
+            image = Image.fromarray(generator.integers(0, 255, (6, 5, 3), dtype=np.uint8))
+            image.save(tmp_path / label / f"{i}.png")
+            if i < 10:
+                image.save(tmp_path / label / f"{i}-twin.{('png', 'bmp')[i % 2]}")
+            if label == "rare" and i == 19:
+                image.save(tmp_path / "common" / "moved.png")
+    train, valid, counts = held_out(tmp_path, "20%")
+    assert counts == {"taken": len(valid), "dropped": 101 - len(train) - len(valid)} and len(valid) == 20
+    assert sorted(Counter(one.label for one in valid).items()) == [("common", 14), ("rare", 6)]
+    sides = [{Image.open(one.path).convert("RGB").tobytes() for one in side} for side in (train, valid)]
+    assert not sides[0] & sides[1]
+    assert held_out(tmp_path, "20images") == held_out(tmp_path, "20pairs") == (train, valid, counts)
+
+
+def test_twins_that_fill_a_label_are_dropped(tmp_path: Path) -> None:
+    for label in ("a", "b"):
+        (tmp_path / label).mkdir()
+        for i in range(10):
+            shade = 9 * i if label == "b" else 0
+            Image.new("RGB", (4, 4), (shade, 1, 2)).save(tmp_path / label / f"{i}.png")
+    train, valid, counts = held_out(tmp_path, "20%")
+    assert {one.label for one in train} == {"b"} and counts["dropped"] > 0 and len(valid) == 4
 
 
 def test_a_setting_that_vit_cannot_have_is_refused(pictures: Path, tmp_path: Path, cli: Cli) -> None:

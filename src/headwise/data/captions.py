@@ -14,7 +14,6 @@ from torch import Tensor
 from headwise.data.conditional_generation import ConditionalDataset, SampleSeed, encode_texts
 from headwise.data.corpus import read_lines
 from headwise.data.image import Preprocessing, check_image
-from headwise.data.labelled import hold_out_examples
 from headwise.data.pictures import Augmentation, Picture, augmented_pixels
 from headwise.data.sources import file_and_text
 from headwise.errors import UserError
@@ -56,12 +55,6 @@ def captions_by_picture(pictures: Sequence[Picture]) -> dict[Path, list[str]]:
     for picture in pictures:
         captions.setdefault(picture.path, []).append(picture.label)
     return captions
-
-
-def hold_out_pictures(pictures: Sequence[Picture], count: int) -> tuple[list[Picture], list[Picture]]:
-    """Split off `count` random images with all their captions, the same ones every time."""
-    _, taken = hold_out_examples([*captions_by_picture(pictures)], count)
-    return [one for one in pictures if one.path not in taken], [one for one in pictures if one.path in taken]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from headwise.data.batch import UnpaddedBatch
 from headwise.data.batch_planning import Rows
 from headwise.data.image import Preprocessing, check_image, open_image, pixels
 from headwise.data.labelled_texts import check_class, count_classes, read_labelled
+from headwise.data.split import ValidationSize, choose_pairs
 from headwise.data.stream import LazyDataset
 from headwise.errors import UserError
 
@@ -92,6 +93,38 @@ def pictures_key(pictures: Sequence[Picture]) -> str:
     """A hash of the names, labels and sizes of the files."""
     rows = (f"{one.path.parent.name}/{one.path.name}\t{one.label}\t{one.path.stat().st_size}\n" for one in pictures)
     return sha256("".join(rows).encode()).hexdigest()[:16]
+
+
+def hold_out_pictures(
+    pictures: Sequence[Picture], size: ValidationSize, stratified: bool = True
+) -> tuple[list[Picture], list[Picture], dict[str, int]]:
+    """Split off images for validation, the same ones every time: training images, validation images, and counts.
+
+    Images with the same pixels, whatever their files and formats, stay on one side, and so do all rows of a file. If
+    there are too many of them, single ones are taken and the others are dropped; see `headwise.data.split`.
+
+    Args:
+        stratified: labels have the same shares on both sides.
+    """
+    first = list({one.path: one for one in pictures}.values())
+    keys = np.array([_pixel_key(one) for one in first], np.uint64)
+    names = {one.label: 0 for one in first}
+    numbers = {name: number for number, name in enumerate(names)} if stratified else names
+    labels = np.array([numbers[one.label] for one in first], np.int64)
+    taken, dropped = choose_pairs(keys, keys, labels, size.of(len(first), "images"))
+    if (taken | dropped).all():
+        raise UserError(f"{size}: every image equals a validation image, so none is left to train on; hold out fewer")
+    valid = {one.path for one, chosen in zip(first, taken, strict=True) if chosen}
+    neither = {one.path for one, left_out in zip(first, dropped, strict=True) if left_out}
+    train = [one for one in pictures if one.path not in valid | neither]
+    return train, [one for one in pictures if one.path in valid], {"taken": len(valid), "dropped": len(neither)}
+
+
+def _pixel_key(picture: Picture) -> int:
+    """A hash of the size and the pixels of an image, never `EMPTY`."""
+    image = open_image(picture.path, picture.location)
+    content = sha256(repr(image.size).encode() + image.tobytes())
+    return int.from_bytes(content.digest()[:8], "little") | 1
 
 
 @dataclass(frozen=True)

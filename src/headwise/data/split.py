@@ -37,7 +37,8 @@ Known = tuple[Corpus, HashedFiles]  # a corpus and its hashes
 
 FORMAT = 2  # version of the cached files; raise it when the same files give another split
 LARGE = 10  # groups above a tenth of the requested size are taken last
-SHARE_PATTERN, COUNT_PATTERN = re.compile(r"(\d+(?:\.\d+)?|\.\d+)%"), re.compile(r"(\d+)pairs?")
+SHARE_PATTERN = re.compile(r"(\d+(?:\.\d+)?|\.\d+)%")
+COUNT_PATTERN = re.compile(r"(\d+)(?:pair|text|image|line|example)s?")
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def parse_held_out_size(text: str, option: str) -> ValidationSize:
         return ValidationSize(text, float(share[1]) / 100, option=option)
     if count and int(count[1]):
         return ValidationSize(text, pairs=int(count[1]), option=option)
-    raise UserError(f"{option} {text}: is not a valid size; write 1% for a share, 500pairs for a number of pairs")
+    raise UserError(f"{option} {text}: is not a valid size; write 1% for a share, 500pairs (or 500images) for a number")
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ from headwise.data.captions import (
     CaptionedDataset,
     captioned_dataset,
     captions_by_picture,
-    hold_out_pictures,
     read_captions,
 )
-from headwise.data.pictures import Augmentation, Picture, pictures_key
+from headwise.data.pictures import Augmentation, Picture, hold_out_pictures, pictures_key
 from headwise.data.split import parse_validation_size
 from headwise.errors import UserError
 from headwise.evaluate.captions import caption_report
@@ -109,18 +108,17 @@ def captioning_fine_tuning_job(request: TrainRequest, config: RunConfig, folder:
     if request.source_language or request.target_language:
         raise UserError("--source-language and --target-language do not apply to captions; leave them out")
     model: Captioner = FINE_TUNING.read(request.init)
-    files = _files(request)
+    *files, held = _files(request)
     train, valid = (_corpus(model, config, pictures) for pictures in files)
     counts = [f"{len(captions_by_picture(some)):,} images with {len(some):,} captions" for some in files]
     notify(request, f"training on {counts[0]}, validating on {counts[1]}")
-    held = parse_validation_size(request.valid)
     corpus = {
         "train": base_names(request.train),
         "valid": base_names(request.train if held else request.valid),
         "captions": len(train),
         "key": pictures_key(files[0]),
         "valid_key": pictures_key(files[1]),
-        **({"held_out": {"taken": len(valid), "dropped": 0}} if held else {}),
+        **({"held_out": held} if held else {}),
     }
     about = {
         "corpus": corpus,
@@ -143,15 +141,12 @@ FINE_TUNING = FineTuning(
 )
 
 
-def _files(request: TrainRequest) -> tuple[list[Picture], list[Picture]]:
+def _files(request: TrainRequest) -> tuple[list[Picture], list[Picture], dict[str, int]]:
+    """Training and validation images, and the counts of images that were held out."""
     train, amount = read_captions(request.train), parse_validation_size(request.valid)
     if not amount:
-        return train, read_captions(request.valid)
-    total = len(captions_by_picture(train))
-    count = amount.pairs or round(amount.share * total)
-    if not 0 < count < total:
-        raise UserError(f"--valid {amount.text}: {count} of {total} images; choose another part")
-    return hold_out_pictures(train, count)
+        return train, read_captions(request.valid), {}
+    return hold_out_pictures(train, amount, stratified=False)
 
 
 def _corpus(model: Captioner, config: RunConfig, pictures: Sequence[Picture]) -> CaptionedDataset:

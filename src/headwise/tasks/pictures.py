@@ -18,7 +18,6 @@ from headwise.checkpoint.tuned import SameLayout
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.data.image import Preprocessing
-from headwise.data.labelled import hold_out_examples
 from headwise.data.pictures import (
     Augmentation,
     Picture,
@@ -26,12 +25,12 @@ from headwise.data.pictures import (
     PictureDataset,
     check_picture_labels,
     count_picture_labels,
+    hold_out_pictures,
     pictures_key,
     read_pictures,
 )
 from headwise.data.split import parse_validation_size
 from headwise.data.stream import BatchShare, EndlessStream
-from headwise.errors import UserError
 from headwise.models.vision import VisionModel
 from headwise.network.build import build
 from headwise.network.fronts import PatchFront
@@ -113,16 +112,16 @@ def picture_objective(network: nn.Module, train: TrainConfig) -> Objective:
 def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
     """Read and check the data for training from scratch."""
     check_layout(vit_config(replace(config.model, n_outputs=2)))
-    files, labels = _files(request)
+    files, labels, held = _files(request)
     axes, side = vit_config(replace(config.model, n_outputs=len(labels))), config.model.image_size
     layout, preprocessing = picture_layout(axes, labels), Preprocessing(size=(side, side))
-    return _job(request, config, files, labels, preprocessing, layout, lambda: init_patch_positions(build(axes)))
+    return _job(request, config, files, held, labels, preprocessing, layout, lambda: init_patch_positions(build(axes)))
 
 
 def picture_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
     """Read and check the data for fine-tuning, with the preprocessing of the pretrained model."""
     base: VisionModel = FINE_TUNING.read(request.init)
-    files, names = _files(request)
+    files, names, held = _files(request)
     labels = labels_in_order(request, base, "image_class", names)
     model = with_head(base, "image_class", labels)
     known, dropout = pretrained_head(base, model), config.model.dropout
@@ -131,7 +130,7 @@ def picture_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Pa
     def make() -> nn.Module:
         return network_with_head(base, model, known, dropout)
 
-    job = _job(request, config, files, labels, base.preprocessing, SameLayout(model), make)
+    job = _job(request, config, files, held, labels, base.preprocessing, SameLayout(model), make)
     return replace(job, about={**job.about, "network": encoder_card_rows(model, dropout)})
 
 
@@ -142,13 +141,16 @@ def _job(
     request: TrainRequest,
     config: RunConfig,
     files: tuple[Sequence[Picture], Sequence[Picture]],
+    held: Mapping[str, int],
     labels: Sequence[str],
     preprocessing: Preprocessing,
     layout: FolderLayout,
     make: Callable[[], nn.Module],
 ) -> PictureJob:
     train, valid = files
-    notify(request, f"training on {len(train):,} images with {len(labels)} labels, validating on {len(valid):,}")
+    dropped = f"; dropped {held['dropped']:,} others with the same pixels" if held.get("dropped") else ""
+    counts = f"training on {len(train):,} images with {len(labels)} labels, validating on {len(valid):,}{dropped}"
+    notify(request, counts)
     config = replace(config, model=replace(config.model, n_outputs=len(labels)))
     processing = preprocessing, n_patches(config), Augmentation(config.data.flip, config.data.shift)
     training, validating = (PictureDataset(some, tuple(labels), *processing) for some in files)
@@ -156,11 +158,11 @@ def _job(
     about = {
         "corpus": {
             "train": base_names(request.train),
-            "valid": base_names(request.train if parse_validation_size(request.valid) else request.valid),
+            "valid": base_names(request.train if held else request.valid),
             "pictures": len(train),
             "key": pictures_key(train),
             "valid_key": pictures_key(valid),
-            **({"held_out": {"taken": len(valid), "dropped": 0}} if parse_validation_size(request.valid) else {}),
+            **({"held_out": held} if held else {}),
         },
         "labels": [*labels],
         "material": {
@@ -172,23 +174,20 @@ def _job(
     return PictureJob(config, about, training, validating, layout, make)
 
 
-def _files(request: TrainRequest) -> tuple[tuple[Sequence[Picture], Sequence[Picture]], list[str]]:
-    """Training and validation images, and the training labels."""
-    files = _pictures(request)
+def _files(request: TrainRequest) -> tuple[tuple[Sequence[Picture], Sequence[Picture]], list[str], dict[str, int]]:
+    """Training and validation images, the training labels, and the counts of images that were held out."""
+    *files, held = _pictures(request)
     counts = count_picture_labels(files[0], ", ".join(request.train))
     warn_of_rare_labels(request, counts)
     check_picture_labels(files[1], [*counts])
-    return files, [*counts]
+    return (files[0], files[1]), [*counts], held
 
 
-def _pictures(request: TrainRequest) -> tuple[Sequence[Picture], Sequence[Picture]]:
+def _pictures(request: TrainRequest) -> tuple[Sequence[Picture], Sequence[Picture], dict[str, int]]:
     train, amount = read_pictures(request.train), parse_validation_size(request.valid)
     if not amount:
-        return train, read_pictures(request.valid)
-    count = amount.pairs or round(amount.share * len(train))
-    if not 0 < count < len(train):
-        raise UserError(f"--valid {amount.text}: {count} of {len(train)} images; choose another part")
-    return hold_out_examples(train, count)
+        return train, read_pictures(request.valid), {}
+    return hold_out_pictures(train, amount)
 
 
 def init_patch_positions(network: Any) -> nn.Module:
