@@ -7,7 +7,7 @@ from typing import Any
 
 from headwise.config.model import ConvConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from headwise.config.settings import WITH_DECODER, RunConfig
-from headwise.config.tasks import TASKS, tasks_with
+from headwise.config.tasks import LOWER_IS_BETTER, TASKS, tasks_with
 
 DECODING = "decoding"  # the row of settings chosen after training
 USAGE = Path(__file__).parents[1] / "cards"  # how to use the models of each task
@@ -28,6 +28,8 @@ def model_card(
     rows = card_rows(config, about, n_parameters)
     rows["recipe"] += f"; every setting is in `{about.get('settings', 'config.json')}`"
     rows |= {"weights": what, "validation": _figures(config, figures, signature, about.get("search", ""))}
+    if compared := [compare(one, figures, config.train.best_metric) for one in about.get("baselines", [])]:
+        rows["baselines"] = "; ".join(compared)
     rows["made with"] = f"headwise {about['headwise']}, torch {about['torch']}, Python {about['python']}"
     table = "\n".join(f"| {name} | {text} |" for name, text in rows.items())
     return f"""# A {TASKS[config.model.task].noun} model made with Headwise
@@ -37,6 +39,24 @@ def model_card(
 {table}
 
 {(USAGE / f"{about.get('usage', config.model.task)}.md").read_text(encoding="utf-8")}"""
+
+
+def compare(baseline: Mapping[str, Any], figures: Mapping[str, float], metric: str) -> str:
+    """The metrics of an entry of "baselines", with advice if the model's `figures` are worse.
+
+    Args:
+        metric: that decides, if both have it; otherwise their first common one.
+
+    >>> simple = {"name": "3-grams", "figures": {"loss": 1.5}, "advice": "train longer"}
+    >>> compare(simple, {"loss": 1.25}, "loss"), compare(simple, {"loss": 2.0}, "loss")
+    ('3-grams: loss 1.5000', '3-grams: loss 1.5000, better than this model: train longer')
+    """
+    own = baseline.get("figures", {})
+    listed = ", ".join(f"{name} {figure:.4f}" for name, figure in own.items()) or baseline.get("missing", "")
+    common = [name for name in (metric, *own) if name in own and name in figures][:1]
+    worse = any((figures[name] - own[name]) * (1 if name in LOWER_IS_BETTER else -1) > 0 for name in common)
+    advice = f", better than this model{': ' * ('advice' in baseline)}{baseline.get('advice', '')}" if worse else ""
+    return f"{baseline['name']}: {listed}{advice}"
 
 
 def with_row(card: str, name: str, value: str) -> str:

@@ -71,6 +71,9 @@ TASKS = {
 }  # fmt: skip
 
 
+LOWER_IS_BETTER = ("loss", "wer", "mae", "perplexity")  # of the metrics of a validation
+
+
 def tasks_with(word: str) -> tuple[str, ...]:
     """The names of the tasks with this word in `reads`, or with this name."""
     return tuple(name for name, task in TASKS.items() if word == name or word in task.reads.split())

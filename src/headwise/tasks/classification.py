@@ -37,6 +37,7 @@ from headwise.data.prepared import prepare, spool, train_tokenizer
 from headwise.data.split import parse_validation_size
 from headwise.data.stream import BatchShare, EndlessStream, batches_of_epochs
 from headwise.errors import UserError
+from headwise.evaluate.baselines import INSTALL, Baseline, tfidf_labels
 from headwise.evaluate.classes import label_report
 from headwise.generation.label import NUMBER, ONE, SEVERAL
 from headwise.generation.reading import TextReader
@@ -84,6 +85,8 @@ from headwise.training.packed import forward_of
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
 
+TFIDF = "TF-IDF and logistic regression"
+Example = tuple[str, str]  # a text, or both texts of a pair with a space between them, and its label
 PROBLEM_WORDS = {ONE: "{} labels", SEVERAL: "{} labels, several for a text", NUMBER: "a number each"}
 
 
@@ -98,10 +101,24 @@ class ClassificationJob:
     valid: LabelledCorpus | LabelledDataset
     signature: str = ""
     layout: FolderLayout = TRAINED_LAYOUT
+    examples: Callable[[], list[list[Example]]] | None = field(default=None, kw_only=True)  # of both parts
 
     @property
     def baseline(self) -> dict[str, float]:
         return label_baseline(self.valid.classes, len(self.train.labels))
+
+    def simple_baseline(self) -> Baseline | None:
+        """A linear classifier of words."""
+        if not self.examples:
+            return None
+        train, valid = self.examples()
+        true = [label for _, label in valid]
+        found = tfidf_labels([text for text, _ in train], [label for _, label in train], [text for text, _ in valid])
+        if found is None:
+            return Baseline(TFIDF, missing=f"needs scikit-learn: {INSTALL}")
+        report = label_report(true, found)
+        figures = {"accuracy": report.accuracy, "macro_f1": report.macro_f1}
+        return Baseline(TFIDF, figures, "a pretrained model (--init) or more texts would help")
 
     def network(self) -> nn.Module:
         return build_pooled_network(self.config.model)
@@ -175,7 +192,14 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
             "training data": f"{', '.join(base_names(request.train))}: {len(training):,} texts",
         },
     }
-    return ClassificationJob(replace(config, model=model), tokenizer, about, training, validating)
+    config, examples = replace(config, model=model), partial(_examples, (train, valid))
+    return ClassificationJob(config, tokenizer, about, training, validating, examples=examples)
+
+
+def _examples(parts: Sequence[Sequence[Corpus]], n_texts: int = 1) -> list[list[Example]]:
+    """The labelled texts of the training and the validation files."""
+    read = ((read_examples(corpus.paths[0], n_texts) for corpus in corpora) for corpora in parts)
+    return [[(" ".join(texts), label) for rows in files for texts, label in rows] for files in read]
 
 
 def _warn_of_headers(request: TrainRequest, corpora: Iterable[Corpus]) -> None:
@@ -302,7 +326,8 @@ def classification_fine_tuning_job(request: TrainRequest, config: RunConfig, fol
     config = with_precision(request, config, folder)
     config = replace(config, model=replace(config.model, n_outputs=len(labels)))
     layout = (XLNetLayout if isinstance(model.config, XLNetShape) else SameLayout)(model)
-    job = EncoderHeadJob if problem == ONE else partial(ProblemJob, problem=problem)
+    examples = partial(_examples, (train, valid), n_texts)
+    job = partial(EncoderHeadJob, examples=examples) if problem == ONE else partial(ProblemJob, problem=problem)
     return job(config, model.reader.tokenizer, about, training, validating, layout=layout, make=make)
 
 

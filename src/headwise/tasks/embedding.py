@@ -70,7 +70,12 @@ class EmbeddingJob:
     make: Callable[[], EncoderOnly]
     layout: FolderLayout
     signature: str = field(default="", init=False)
-    baseline: Mapping[str, float] = field(default_factory=dict, init=False)
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        """Retrieval of a random text."""
+        n = len(distinct_texts([line[1] for line in self.valid.lines])[0])
+        return {"accuracy": 1 / n, "mrr": sum(1 / rank for rank in range(1, n + 1)) / n}
 
     def network(self) -> nn.Module:
         return self.make()

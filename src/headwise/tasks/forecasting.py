@@ -4,13 +4,14 @@ A linear layer on the pooled encoder state predicts all steps at once, so that e
 Targets are changes from the last known row (see `headwise.data.time_series.center_windows`).
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headwise.architectures.registry import build_pooled_network
 from headwise.config.model import longest_sequence
@@ -19,6 +20,7 @@ from headwise.config.training import TrainConfig
 from headwise.data.stream import BatchShare, EndlessStream, batches_of_epochs
 from headwise.data.time_series import Scaling, WindowBatch, Windows, read_table
 from headwise.errors import UserError
+from headwise.evaluate.baselines import MOST_WINDOWS, Baseline, evenly, linear_forecast
 from headwise.network.pooled import PooledEncoder
 from headwise.tasks.job import TRAINED_LAYOUT, FolderLayout, TrainRequest, base_names, notify
 from headwise.training.loss import Loss, squared_loss
@@ -36,8 +38,31 @@ class ForecastJob:
     valid: Windows
     tokenizer: None = None
     signature: str = ""
-    baseline: Mapping[str, float] = field(default_factory=dict)
     layout: FolderLayout = TRAINED_LAYOUT
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        """The errors of repeating the last value."""
+        return self._errors([torch.zeros_like(batch.targets) for batch in self._validation()])
+
+    def simple_baseline(self) -> Baseline:
+        """A linear model of the target's own past."""
+        target, rows = self.train.target_column, evenly(len(self.train), MOST_WINDOWS)
+        known, batches = self.train.load(rows), [*self._validation()]
+        inputs = [batch.src[:, :, target].numpy() for batch in (known, *batches)]
+        found = linear_forecast(inputs[0], known.targets.numpy(), np.concatenate(inputs[1:]))
+        forecasts = torch.from_numpy(found).split([len(batch.targets) for batch in batches])
+        advice = "use that, or try data.window, more rows, or a file with this column alone"
+        return Baseline("a linear model of the differences from the last value", self._errors(forecasts), advice)
+
+    def _validation(self) -> Iterator[WindowBatch]:
+        return self.valid.in_order(self.config.train.tokens_per_batch)
+
+    def _errors(self, forecasts: Iterable[Tensor]) -> dict[str, float]:
+        outputs: Outputs = {"loss": [], "mae": [], "targets": []}
+        for forecast, batch in zip(forecasts, self._validation(), strict=True):
+            _count_errors(outputs, squared_loss(forecast.to(batch.targets), batch.targets), batch)
+        return self.figures(outputs)
 
     def network(self) -> PooledEncoder:
         return build_pooled_network(self.config.model)
@@ -58,16 +83,19 @@ class ForecastJob:
         """For each batch the squared ("loss") and absolute error of standardised values, and the number of windows."""
         objective = forecast_objective(network, replace(self.config.train, compile=False))
         outputs: Outputs = {"loss": [], "mae": [], "targets": []}
-        for batch in shard.of(self.valid.in_order(self.config.train.tokens_per_batch)):
-            loss = objective(batch.to(device))
-            outputs["loss"].append(loss.objective.item())
-            outputs["mae"].append(loss.figures["mae"].item())
-            outputs["targets"].append(batch.n_targets)
+        for batch in shard.of(self._validation()):
+            _count_errors(outputs, objective(batch.to(device)), batch)
         return outputs
 
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """Both errors per window."""
         return {name: mean_over_shards(outputs, name, "targets") for name in ("loss", "mae")}
+
+
+def _count_errors(outputs: Outputs, loss: Loss, batch: WindowBatch) -> None:
+    outputs["loss"].append(loss.objective.item())
+    outputs["mae"].append(loss.figures["mae"].item())
+    outputs["targets"].append(batch.n_targets)
 
 
 def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> ForecastJob:

@@ -36,6 +36,7 @@ from headwise.data.documents import (
 from headwise.data.split import parse_validation_size
 from headwise.data.stream import BatchShare, EndlessStream
 from headwise.errors import UserError
+from headwise.evaluate.baselines import ORDER, Baseline, ngram_loss
 from headwise.models.encoder import EncoderModel
 from headwise.models.language_model import LanguageModel
 from headwise.network.build import build
@@ -69,6 +70,12 @@ class LanguageJob:
         most_frequent = int(np.bincount(self.valid.tokens).max())
         return {"loss": math.log(self.config.model.vocab_size), "accuracy": most_frequent / len(self.valid)}
 
+    def simple_baseline(self) -> Baseline | None:
+        """N-grams of tokens."""
+        loss = ngram_loss(self.train.tokens, self.valid.tokens, self.config.model.vocab_size)
+        figures = {"loss": loss, "perplexity": math.exp(loss)}
+        return Baseline(f"{ORDER}-grams of tokens", figures, "more steps (train.max_steps) or more text would help")
+
     def network(self) -> nn.Module:
         return self.make()
 
@@ -100,6 +107,10 @@ class NoisedTextJob(LanguageJob):
     """A job on blocks of running text in which tokens are masked, corrupted or reordered."""
 
     blocks: Callable[[PreparedText], Any] = field(kw_only=True)  # such as `MaskedText`
+
+    def simple_baseline(self) -> None:
+        """N-grams do not restore noisy text."""
+        return None
 
     def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> EndlessStream[Any]:
         train = self.config.train

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from headwise.architectures.hf_layouts import vit_config
@@ -23,6 +25,7 @@ from headwise.data.pictures import (
     Picture,
     PictureBatch,
     PictureDataset,
+    augmented_pixels,
     check_picture_labels,
     count_picture_labels,
     hold_out_pictures,
@@ -31,6 +34,8 @@ from headwise.data.pictures import (
 )
 from headwise.data.split import parse_validation_size
 from headwise.data.stream import BatchShare, EndlessStream
+from headwise.evaluate.baselines import MOST_PICTURES, NEIGHBOURS, Baseline, evenly, nearest_labels
+from headwise.evaluate.classes import label_report
 from headwise.models.vision import VisionModel
 from headwise.network.build import build
 from headwise.network.fronts import PatchFront
@@ -49,6 +54,7 @@ from headwise.training.loss import Loss, label_loss
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
 
+NEIGHBOUR_SIDE = 32  # pixels a side that nearest neighbours are compared by
 STD = 0.02  # of initial position embeddings and of the class token, as in ViT
 
 
@@ -69,6 +75,16 @@ class PictureJob:
     def baseline(self) -> dict[str, float]:
         return label_baseline((picture.label for picture in self.valid.pictures), len(self.train.labels))
 
+    def simple_baseline(self) -> Baseline:
+        """The nearest training images, by their pixels without augmentation."""
+        side = min(self.config.model.image_size, NEIGHBOUR_SIDE)
+        (train, labels), (valid, true) = (_small_pixels(part, side) for part in (self.train, self.valid))
+        names = self.train.labels
+        report = label_report([names[i] for i in true], [names[i] for i in nearest_labels(train, labels, valid)])
+        figures = {"accuracy": report.accuracy, "macro_f1": report.macro_f1}
+        advice = "more steps (train.max_steps), more images or a pretrained model (--init) would help"
+        return Baseline(f"{NEIGHBOURS} nearest neighbours of {side} x {side} pixels", figures, advice)
+
     def network(self) -> nn.Module:
         return self.make()
 
@@ -87,6 +103,13 @@ class PictureJob:
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """Cross-entropy without smoothing, accuracy and macro F1."""
         return label_figures(self.valid.labels, outputs)
+
+
+def _small_pixels(dataset: PictureDataset, side: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The pixels of images in rows, reduced to `side`, and their classes; of many images a part."""
+    chosen, steps = [dataset.pictures[i] for i in evenly(len(dataset), MOST_PICTURES)], Preprocessing(size=(side, side))
+    rows = [augmented_pixels(one, steps, Augmentation(), None).flatten() for one in chosen]
+    return torch.stack(rows).numpy(), np.array([dataset.labels.index(one.label) for one in chosen])
 
 
 def rows_of(config: RunConfig) -> int:

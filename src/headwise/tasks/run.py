@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.checkpoint.layout import is_family
-from headwise.checkpoint.model_card import model_card
+from headwise.checkpoint.model_card import compare, model_card
 from headwise.checkpoint.trained import CONFIG
 from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
 from headwise.config.tasks import TASKS
@@ -21,6 +21,7 @@ from headwise.device import choose_device
 from headwise.errors import UserError
 from headwise.network.parameters import count_parameters, parameters_of
 from headwise.tasks.adapters import with_adapters
+from headwise.tasks.baselines import baselines_of, baselines_text
 from headwise.tasks.initial_model import config_from_model, recipe_name, with_added_tokens
 from headwise.tasks.job import Job, MakeJob, TrainRequest, notify
 from headwise.tasks.resuming import added_after, added_files, check_add, check_resumed, with_all_batches
@@ -51,7 +52,7 @@ def checked_job(
         added = added_files(request, config, folder, make)
         changes = check_resumed(request, job.config, about, folder, added)
         about |= {"changes": changes} if changes else {}
-    return request, job, about
+    return request, job, {**about, "baselines": baselines_of(job)}
 
 
 def run_job(trainer: Trainer, request: TrainRequest, job: Job, about: Mapping[str, Any]) -> str:
@@ -65,7 +66,7 @@ def run_job(trainer: Trainer, request: TrainRequest, job: Job, about: Mapping[st
             trainer.progress.validations_since_best = 0  # patience counts from here on
         notify(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting from step 0")
     reason = trainer.run()
-    notify(request, _final_message(reason, trainer.progress, trainer.folder))
+    notify(request, _final_message(reason, trainer.progress, trainer.folder) + _compared(job, about, trainer.progress))
     report = fine_tuning_of(job.config.model.task).report if request.init else None
     if report and request.show and not reason.startswith("SIG"):
         report(request, job)
@@ -128,7 +129,7 @@ def make_trainer(
     def open_stream(state: Mapping[str, int] | None, share: BatchShare = ALL_BATCHES) -> Stream:
         return job.stream(state, replace(share, pin=device.type == "cuda"))
 
-    return kind(
+    trainer = kind(
         network,
         job.config,
         job.objective(network),
@@ -141,6 +142,8 @@ def make_trainer(
         job.baseline,
         request.callbacks,
     )
+    trainer.compared = baselines_text(about.get("baselines", []))
+    return trainer
 
 
 def _about(request: TrainRequest, task: str) -> dict[str, Any]:
@@ -176,6 +179,12 @@ def _final_message(reason: str, progress: Progress, folder: Path) -> str:
             f"{advice}"
         )
     return f"finished after step {step} ({because}): {_kept(progress, folder)}"
+
+
+def _compared(job: Job, about: Mapping[str, Any], progress: Progress) -> str:
+    """The baselines that are better than the model of a run, with advice."""
+    metric, found = job.config.train.best_metric, about.get("baselines", [])[1:]
+    return "".join(f"; {compare(one, progress.kept_figures, metric)}" for one in found if progress.best is not None)
 
 
 def _kept(progress: Progress, folder: Path) -> str:

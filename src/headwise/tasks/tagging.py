@@ -22,6 +22,7 @@ from headwise.data.split import parse_validation_size
 from headwise.data.tagged import IGNORED, TaggedDataset
 from headwise.data.tagged_texts import TaggedSentence, check_tags, count_tags, read_tagged
 from headwise.errors import UserError
+from headwise.evaluate.baselines import Baseline, usual_tags
 from headwise.evaluate.entities import tag_report
 from headwise.generation.reading import TextReader
 from headwise.generation.tag import PartOfSentence, read_words, word_logits
@@ -52,12 +53,20 @@ class TaggingJob(EncoderHeadJob):
     """See `headwise.tasks.job.Job`."""
 
     reader: TextReader = field(kw_only=True)
-    checked: Sequence[TaggedSentence] = field(kw_only=True)  # the sentences of `valid`
+    known: Sequence[TaggedSentence] = field(kw_only=True)  # the sentences of `train`
+    checked: Sequence[TaggedSentence] = field(kw_only=True)  # those of `valid`
     parts: Sequence[PartOfSentence] = field(kw_only=True)  # of these sentences
 
     @property
     def baseline(self) -> dict[str, float]:
         return label_baseline((tag for sentence in self.checked for tag in sentence.tags), len(self.train.labels))
+
+    def simple_baseline(self) -> Baseline:
+        """The most frequent tag of each word."""
+        found = usual_tags(((one.words, one.tags) for one in self.known), [one.words for one in self.checked])
+        report = tag_report([one.tags for one in self.checked], found)
+        figures = {"accuracy": report.accuracy, "f1": report.all.f1}
+        return Baseline("the most frequent tag of each word", figures, "a pretrained model (--init) would help")
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
         """For each sentence the loss of its words and their predicted classes."""
@@ -105,7 +114,7 @@ def tagging_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Pa
     validating = read_tags(valid, parts, labels, reader.typed)
     return TaggingJob(
         config, reader.tokenizer, about, training, validating, layout=SameLayout(model), make=make,
-        reader=reader, checked=valid, parts=parts,
+        reader=reader, known=train, checked=valid, parts=parts,
     )  # fmt: skip
 
 

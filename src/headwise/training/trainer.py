@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config.settings import RunConfig, meaningful
+from headwise.config.tasks import LOWER_IS_BETTER
 from headwise.data.batch import Stream, TrainingBatch
 from headwise.errors import NonFiniteError, UserError, WriteError
 from headwise.network.parameters import count_parameters
@@ -91,6 +92,7 @@ class Trainer:
         self._stop_signal = ""
         self._validating = False
         self._shard = Shard()  # of the validation items
+        self.compared = ""  # baselines, shown after the first validation
         self.batches: list[TrainingBatch] = []  # of the latest update
         self._show = show
         self._baseline = baseline
@@ -344,6 +346,9 @@ class Trainer:
         log.validation(record)
         shown = ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
         self.terminal.say(f"{what}: validation {shown}{f' ({verdict})' if verdict else ''}")
+        if self.compared:
+            self.terminal.say(self.compared)
+            self.compared = ""
         if sample:
             self.terminal.say(str(sample))
         self._callbacks.validation(record)
@@ -507,7 +512,7 @@ def cost(figures: Mapping[str, float], name: str) -> float:
     >>> cost({"loss": 2.0}, "loss"), cost({"accuracy": 0.5}, "accuracy")
     (2.0, -0.5)
     """
-    return figures[name] if name in ("loss", "wer") else -figures[name]
+    return figures[name] if name in LOWER_IS_BETTER else -figures[name]
 
 
 def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:

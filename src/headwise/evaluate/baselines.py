@@ -1,0 +1,171 @@
+"""Baselines that cost seconds, on the data of a training: what a trained model should beat.
+
+Each is a few lines of numpy, but for the classifier of texts, which is scikit-learn's. Large training data are sampled
+evenly, so that the time is bounded. Not here: guessing (`Job.baseline`), and which task has which (`headwise.tasks`).
+"""
+
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+
+INSTALL = 'pip install "headwise[baselines]"'
+MOST_TEXTS, MOST_PICTURES, MOST_WINDOWS, MOST_TOKENS = 20_000, 10_000, 20_000, 2_000_000  # for training
+NEIGHBOURS, ORDER = 5, 6
+REGULARISATION = 10.0  # inverse strength, scikit-learn's C
+RIDGE = 1e-3  # of the mean square of the inputs
+AT_ONCE = 1000  # pictures compared at once
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A cheap model and its metrics on the validation data."""
+
+    name: str
+    figures: dict[str, float] = field(default_factory=dict)  # by the names of the task's validation; {} = not computed
+    advice: str = ""  # what helps a network that is worse
+    missing: str = ""  # why there are no figures
+
+    def as_json(self) -> dict[str, Any]:
+        """An entry of "baselines" in config.json."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+def evenly(n: int, most: int) -> NDArray[np.int64]:
+    """At most this many of n positions, evenly spaced.
+
+    >>> evenly(5, 9).tolist(), evenly(10, 3).tolist()
+    ([0, 1, 2, 3, 4], [0, 3, 6])
+    """
+    return np.arange(n) if n <= most else np.arange(most) * n // most
+
+
+# --- Texts
+
+
+def tfidf_labels(texts: Sequence[str], labels: Sequence[str], valid: Sequence[str]) -> list[str] | None:
+    """The labels of logistic regression on TF-IDF weights of words and pairs of words; None without scikit-learn.
+
+    Texts without spaces between words are read as characters.
+    """
+    try:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+    except ImportError:
+        return None
+    spaced = sum(" " in text.strip() for text in texts) * 2 > len(texts)
+    words = {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"\w+|[^\w\s]"}
+    reading: dict[str, Any] = words if spaced else {"analyzer": "char", "ngram_range": (1, 3)}
+    vectors, model = TfidfVectorizer(sublinear_tf=True, **reading), LogisticRegression(C=REGULARISATION, max_iter=300)
+    rows = evenly(len(texts), MOST_TEXTS)
+    chosen = [labels[i] for i in rows]
+    if len({*chosen}) < 2:
+        return chosen[:1] * len(valid)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of convergence
+        model.fit(vectors.fit_transform([f"{texts[i]} " for i in rows]), chosen)
+    return model.predict(vectors.transform(valid)).tolist()
+
+
+def usual_tags(
+    sentences: Iterable[tuple[Sequence[str], Sequence[str]]], valid: Iterable[Sequence[str]]
+) -> list[list[str]]:
+    """For each word its most frequent tag in training; for unknown words the most frequent tag.
+
+    >>> usual_tags([(["a", "dog"], ["O", "X"]), (["a"], ["O"])], [["dog", "cat"]])
+    [['X', 'O']]
+    """
+    counts, total = defaultdict[str, Counter[str]](Counter), Counter[str]()
+    for words, tags in sentences:
+        for word, tag in zip(words, tags, strict=True):
+            counts[word][tag] += 1
+        total.update(tags)
+    usual = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+    [(most, _)] = total.most_common(1)
+    return [[usual.get(word, most) for word in words] for words in valid]
+
+
+# --- Pictures
+
+
+def nearest_labels(
+    train: Float[np.ndarray, "train values"],
+    labels: Int[np.ndarray, " train"],
+    valid: Float[np.ndarray, "valid values"],
+) -> Int[np.ndarray, " valid"]:
+    """The most frequent label among the nearest neighbours, by Euclidean distance; the nearest one breaks ties."""
+    squares, found = np.square(train).sum(1), list[int]()
+    for start in range(0, len(valid), AT_ONCE):
+        distances = squares - 2 * valid[start : start + AT_ONCE] @ train.T
+        k = min(NEIGHBOURS, len(train))
+        nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
+        order = np.argsort(np.take_along_axis(distances, nearest, 1), axis=1, kind="stable")
+        for row in labels[np.take_along_axis(nearest, order, 1)].tolist():
+            found.append(Counter(row).most_common(1)[0][0])
+    return np.array(found, np.int64)
+
+
+# --- Time series
+
+
+def linear_forecast(
+    windows: Float[np.ndarray, "train window"],
+    targets: Float[np.ndarray, "train horizon"],
+    valid: Float[np.ndarray, "valid window"],
+) -> Float[np.ndarray, "valid horizon"]:
+    """Forecasts of a linear model, by least squares with a little ridge; all values are differences from the last."""
+    inputs = np.concatenate([windows, np.ones_like(windows[:, :1])], 1).astype(np.float64)
+    products = inputs.T @ inputs
+    ridge = RIDGE * max(np.trace(products) / len(products), 1e-12)
+    weights = np.linalg.solve(products + ridge * np.eye(len(products)), inputs.T @ targets.astype(np.float64))
+    return valid @ weights[:-1] + weights[-1]
+
+
+# --- Tokens
+
+
+def ngram_loss(train: Int[np.ndarray, " train"], valid: Int[np.ndarray, " valid"], vocab_size: int) -> float:
+    """Mean negative log-probability, in nats, of each validation token but the first, by n-grams of tokens.
+
+    Modified Kneser-Ney smoothing, interpolated (Chen and Goodman 1998, section 3); probabilities of the lowest order
+    are interpolated with the uniform distribution. An n-gram is the number of its last n-1 tokens and of the one before
+    them, so that numbers fit into 64 bits.
+    """
+    train = train[-MOST_TOKENS:]
+    n, tokens = len(train), np.concatenate([train, valid]).astype(np.int64)
+    grams = [np.zeros(len(tokens), np.int64), tokens]  # by order, the number of the n-gram that ends at each token
+    for order in range(2, ORDER + 1):
+        before = np.concatenate([np.full(order - 1, vocab_size), tokens[: 1 - order]])
+        grams.append(np.unique(grams[-1] * (vocab_size + 1) + before, return_inverse=True)[1])
+    probability = np.full(len(tokens) - n, 1 / vocab_size)
+    for order in range(1, ORDER + 1):
+        gram, context = grams[order], np.concatenate([[0], grams[order - 1][:-1]])
+        counted = np.arange(n)
+        if order < ORDER:  # count the different tokens before an n-gram, not occurrences
+            counted = np.unique(grams[order + 1][:n], return_index=True)[1]
+        counts = np.bincount(gram[counted], minlength=int(gram.max()) + 1)
+        kinds = np.unique(gram[counted], return_index=True)[1]
+        where = counted[kinds]  # one place of each n-gram
+        often, contexts = counts[gram[where]], context[where]
+        discounts = _discounts(often)
+        size = int(context.max()) + 1
+        total = np.bincount(contexts, often, minlength=size)[context[n:]]
+        rest = np.bincount(contexts, discounts[np.minimum(often, 3)], minlength=size)[context[n:]]
+        seen = counts[gram[n:]]
+        kept = np.maximum(seen - discounts[np.minimum(seen, 3)], 0.0)
+        known = total > 0
+        probability[known] = ((kept + rest * probability)[known]) / total[known]
+    return float(-np.log(probability[1:]).mean())
+
+
+def _discounts(counts: NDArray[np.int64]) -> Float[np.ndarray, "4"]:
+    """The discounts of n-grams that occur 0, 1, 2 and 3 or more times (equation 26); between 0 and the count."""
+    n1, n2, n3, n4 = (max(1, int((counts == i).sum())) for i in range(1, 5))
+    share = n1 / (n1 + 2 * n2)
+    given = [0.0, 1 - 2 * share * n2 / n1, 2 - 3 * share * n3 / n2, 3 - 4 * share * n4 / n3]
+    return np.clip(given, [0.0, 0.1, 0.1, 0.1], [0.0, 0.9, 1.9, 2.9])
