@@ -240,7 +240,7 @@ def test_unsupported_options_from_scratch(
 def test_an_empty_file(cli: Cli, texts: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "empty.txt").write_text(text, encoding="utf-8")
     ran = cli("train", "--recipe", "gpt", "--train", tmp_path / "empty.txt", "--valid", "1%", "--out", tmp_path / "out")
-    assert "empty.txt: has no text, which training a language model needs" in ran.complaint
+    assert "empty.txt: has no text, which a language model needs" in ran.complaint
 
 
 @pytest.mark.parametrize(

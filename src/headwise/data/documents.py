@@ -117,7 +117,7 @@ def _read(path: str, by_line: bool, raw: RawLines | None = None) -> Iterator[Tex
         has_text = has_text or bool(stretch.text.strip())
         yield stretch
     if not has_text:
-        raise UserError(f"{display_name(path)}: has no text, which training a language model needs")
+        raise UserError(f"{display_name(path)}: has no text, which a language model needs")
 
 
 def _chunks_of_file(path: str, raw: RawLines | None) -> Iterator[TextChunk]:

@@ -6,7 +6,7 @@ evenly, so that the time is bounded. Not here: guessing (`Job.baseline`), and wh
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ MOST_TEXTS, MOST_PICTURES, MOST_WINDOWS, MOST_TOKENS = 20_000, 10_000, 20_000, 2
 NEIGHBOURS, ORDER = 5, 6
 REGULARISATION = 10.0  # inverse strength, scikit-learn's C
 RIDGE = 1e-3  # of the mean square of the inputs
-AT_ONCE = 1000  # pictures compared at once
+AT_ONCE = 500  # pictures compared, or windows read, at once
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ def tfidf_labels(texts: Sequence[str], labels: Sequence[str], valid: Sequence[st
     Texts without spaces between words are read as characters.
     """
     try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-        from sklearn.linear_model import LogisticRegression
+        from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingImports]
+        from sklearn.linear_model import LogisticRegression  # pyright: ignore[reportMissingImports]
     except ImportError:
         return None
     spaced = sum(" " in text.strip() for text in texts) * 2 > len(texts)
     words = {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"\w+|[^\w\s]"}
     reading: dict[str, Any] = words if spaced else {"analyzer": "char", "ngram_range": (1, 3)}
     vectors, model = TfidfVectorizer(sublinear_tf=True, **reading), LogisticRegression(C=REGULARISATION, max_iter=300)
-    rows = evenly(len(texts), MOST_TEXTS)
+    rows = evenly(len(texts), MOST_TEXTS).tolist()
     chosen = [labels[i] for i in rows]
     if len({*chosen}) < 2:
-        return chosen[:1] * len(valid)
+        return [chosen[0] for _ in valid]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of convergence
         model.fit(vectors.fit_transform([f"{texts[i]} " for i in rows]), chosen)
@@ -113,17 +113,18 @@ def nearest_labels(
 # --- Time series
 
 
-def linear_forecast(
-    windows: Float[np.ndarray, "train window"],
-    targets: Float[np.ndarray, "train horizon"],
-    valid: Float[np.ndarray, "valid window"],
-) -> Float[np.ndarray, "valid horizon"]:
-    """Forecasts of a linear model, by least squares with a little ridge; all values are differences from the last."""
+def linear_forecaster(
+    windows: Float[np.ndarray, "train window"], targets: Float[np.ndarray, "train horizon"]
+) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
+    """A linear model, by least squares with a little ridge, that maps windows (n, window) to forecasts (n, horizon).
+
+    All values are differences from the last one of their window.
+    """
     inputs = np.concatenate([windows, np.ones_like(windows[:, :1])], 1).astype(np.float64)
     products = inputs.T @ inputs
     ridge = RIDGE * max(np.trace(products) / len(products), 1e-12)
     weights = np.linalg.solve(products + ridge * np.eye(len(products)), inputs.T @ targets.astype(np.float64))
-    return valid @ weights[:-1] + weights[-1]
+    return lambda some: some @ weights[:-1] + weights[-1]
 
 
 # --- Tokens

@@ -4,7 +4,7 @@ Nothing here needs torch; `torch_language` has what does.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -95,7 +95,7 @@ class LanguageModel(Model):
         files = spool_files(paths)
         text = prepare_documents(files, self.cutter, progress=False)
         found = self._perplexity_of(text.tokens.tolist(), stride, window)
-        return LanguageReport(*astuple(found), count_bytes(files), len(paths))
+        return LanguageReport(**asdict(found), bytes=count_bytes(files), files=len(paths))
 
     @cached_property
     def cutter(self) -> DocumentTokenizer:

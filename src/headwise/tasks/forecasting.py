@@ -4,7 +4,7 @@ A linear layer on the pooled encoder state predicts all steps at once, so that e
 Targets are changes from the last known row (see `headwise.data.time_series.center_windows`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from headwise.config.training import TrainConfig
 from headwise.data.stream import BatchShare, EndlessStream, batches_of_epochs
 from headwise.data.time_series import Scaling, WindowBatch, Windows, read_table
 from headwise.errors import UserError
-from headwise.evaluate.baselines import MOST_WINDOWS, Baseline, evenly, linear_forecast
+from headwise.evaluate.baselines import AT_ONCE, MOST_WINDOWS, Baseline, evenly, linear_forecaster
 from headwise.network.pooled import PooledEncoder
 from headwise.tasks.job import TRAINED_LAYOUT, FolderLayout, TrainRequest, base_names, notify
 from headwise.training.loss import Loss, squared_loss
@@ -43,25 +43,25 @@ class ForecastJob:
     @property
     def baseline(self) -> dict[str, float]:
         """The errors of repeating the last value."""
-        return self._errors([torch.zeros_like(batch.targets) for batch in self._validation()])
+        return self._errors(lambda batch: torch.zeros_like(batch.targets))
 
     def simple_baseline(self) -> Baseline:
         """A linear model of the target's own past."""
         target, rows = self.train.target_column, evenly(len(self.train), MOST_WINDOWS)
-        known, batches = self.train.load(rows), [*self._validation()]
-        inputs = [batch.src[:, :, target].numpy() for batch in (known, *batches)]
-        found = linear_forecast(inputs[0], known.targets.numpy(), np.concatenate(inputs[1:]))
-        forecasts = torch.from_numpy(found).split([len(batch.targets) for batch in batches])
+        known = (self.train.load(rows[start : start + AT_ONCE]) for start in range(0, len(rows), AT_ONCE))
+        own = [(one.src[:, :, target].numpy().copy(), one.targets.numpy().copy()) for one in known]
+        forecast = linear_forecaster(*map(np.concatenate, zip(*own, strict=True)))
+        errors = self._errors(lambda batch: torch.from_numpy(forecast(batch.src[:, :, target].numpy())))
         advice = "use that, or try data.window, more rows, or a file with this column alone"
-        return Baseline("a linear model of the differences from the last value", self._errors(forecasts), advice)
+        return Baseline("a linear model of the differences from the last value", errors, advice)
 
     def _validation(self) -> Iterator[WindowBatch]:
         return self.valid.in_order(self.config.train.tokens_per_batch)
 
-    def _errors(self, forecasts: Iterable[Tensor]) -> dict[str, float]:
+    def _errors(self, forecast: Callable[[WindowBatch], Tensor]) -> dict[str, float]:
         outputs: Outputs = {"loss": [], "mae": [], "targets": []}
-        for forecast, batch in zip(forecasts, self._validation(), strict=True):
-            _count_errors(outputs, squared_loss(forecast.to(batch.targets), batch.targets), batch)
+        for batch in self._validation():
+            _count_errors(outputs, squared_loss(forecast(batch).to(batch.targets), batch.targets), batch)
         return self.figures(outputs)
 
     def network(self) -> PooledEncoder:

@@ -127,7 +127,7 @@ def test_the_last_part_of_a_text_is_held_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.txt", "", "a.txt: has no text, which training a language model needs"),
+        ("a.txt", "", "a.txt: has no text, which a language model needs"),
         ("a.txt", "\n \n\t\u00a0\n", "a.txt: has no text"),
         ("a.jsonl", '{"text": ""}\n{"text": " \\n"}\n', "a.jsonl: has no text"),
         ("a.jsonl", '{"text": "x"}\nno\n', "a.jsonl: line 2 is not JSON"),

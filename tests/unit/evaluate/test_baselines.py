@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headwise.evaluate import baselines
-from headwise.evaluate.baselines import linear_forecast, nearest_labels, ngram_loss, tfidf_labels
+from headwise.evaluate.baselines import linear_forecaster, nearest_labels, ngram_loss, tfidf_labels
 
 
 def read_gz(path: Path) -> str:
@@ -44,10 +44,10 @@ def test_a_linear_series_is_forecast_exactly() -> None:
     """Each window has its own slope; the forecasts go on with it."""
     slopes = np.linspace(-2, 2, 50)[:, None]
     windows, targets = slopes * np.arange(-4, 1), slopes * np.arange(1, 4)
-    found = linear_forecast(windows[::2], targets[::2], windows[1::2])
+    found = linear_forecaster(windows[::2], targets[::2])(windows[1::2])
     np.testing.assert_allclose(found, targets[1::2], rtol=1e-2, atol=1e-2)
     constant = np.zeros((5, 4))
-    assert np.isfinite(linear_forecast(constant, constant[:, :2], constant)).all()
+    assert np.isfinite(linear_forecaster(constant, constant[:, :2])(constant)).all()
 
 
 def test_nearest_neighbours_vote() -> None:
