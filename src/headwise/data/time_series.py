@@ -163,6 +163,11 @@ class WindowBatch(UnpaddedBatch):
         return self.history[:, -1:]
 
     @property
+    def differences(self) -> Float[Tensor, "batch window"]:
+        """The values of the target column, less the last one."""
+        return self.history - self.last
+
+    @property
     def n_targets(self) -> int:
         return len(self.targets)
 

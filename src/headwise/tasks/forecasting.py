@@ -47,11 +47,11 @@ class ForecastJob:
 
     def simple_baseline(self) -> Baseline:
         """A linear model of the target's own past."""
-        target, rows = self.train.target_column, evenly(len(self.train), MOST_WINDOWS)
+        rows = evenly(len(self.train), MOST_WINDOWS)
         known = (self.train.load(rows[start : start + AT_ONCE]) for start in range(0, len(rows), AT_ONCE))
-        own = [(one.src[:, :, target].numpy().copy(), one.targets.numpy().copy()) for one in known]
+        own = [(one.differences.numpy(), one.targets.numpy().copy()) for one in known]
         forecast = linear_forecaster(*map(np.concatenate, zip(*own, strict=True)))
-        errors = self._errors(lambda batch: torch.from_numpy(forecast(batch.src[:, :, target].numpy())))
+        errors = self._errors(lambda batch: torch.from_numpy(forecast(batch.differences.numpy())))
         advice = "use that, or try data.window, more rows, or a file with this column alone"
         return Baseline("a linear model of the differences from the last value", errors, advice)
 
