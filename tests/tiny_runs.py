@@ -47,7 +47,7 @@ CASES: dict[str, tuple[str, str, list[str], str, list[str], tuple[str, ...]]] = 
     "tag-objects": ("tag", "init:bert", [], "a.jsonl", TAGGED, ("f1",)),
     "questions": ("answer", "init:bert", [], "a.json", [json.dumps(SQUAD)], ("exact_match", "f1")),
     "vectors": ("embed", "init:bert", [], "a.tsv", [f"{line}\t{line} too" for line in LINES], ("accuracy", "mrr")),
-    "series": ("forecast", "forecast", [*ENCODER, "data.window=12", "data.horizon=3", "data.season=7"], "a.csv", SERIES,
+    "series": ("forecast", "forecast", [*ENCODER, "data.window=12", "data.patch=1", "data.horizon=3", "data.season=7"], "a.csv", SERIES,
                ("mae",)),
     "pictures": ("label", "vit", [*ENCODER, "model.image_size=8", "model.patch_size=4"], "a.tsv", PICTURES,
                  ("accuracy", "macro_f1")),
