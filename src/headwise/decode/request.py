@@ -14,6 +14,7 @@ from headwise.config.settings import SearchSettings
 from headwise.contract import (
     FREE,
     NEVER,
+    Hypothesis,
     SearchOptions,
     SpecialIds,
     Stop,
@@ -210,6 +211,12 @@ def search_options(
         bos_in_ngrams=special.bos_id not in special.never_generated,
         stop=stop,
     )
+
+
+def with_start(found: Hypothesis, start: Sequence[int]) -> Hypothesis:
+    """A hypothesis with forced tokens before it, whose probability is 1."""
+    log_probs = [0.0] * len(start) + found.token_log_probs
+    return replace(found, tokens=[*start, *found.tokens], token_log_probs=log_probs) if start else found
 
 
 def non_finite_error() -> NonFiniteError:

@@ -7,7 +7,7 @@ Blank texts are answered without the model; texts that are too long are translat
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from headwise.config.settings import SearchSettings
@@ -16,7 +16,7 @@ from headwise.data.pair_tokenizer import PairTokenizer
 from headwise.data.scripts import join_sentences
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.engine import begin, execute, greedy_steps, watch
-from headwise.decode.request import SearchRequest, TooLarge
+from headwise.decode.request import SearchRequest, TooLarge, with_start
 from headwise.decode.speculative import speculate, speculative_search
 from headwise.decode.streaming import before_stop, growing_text, stop_at, until_stop
 from headwise.errors import UserError
@@ -158,7 +158,8 @@ class TextTranslator:
             steps = speculate(engine, request, draft)
         else:
             steps = islice(greedy_steps(begin(engine, request)), len(special.forced), None)
-        return (best.token for best in steps if best.token not in (special.eos_id, *special.other_ends))
+        written = (best.token for best in steps if best.token not in (special.eos_id, *special.other_ends))
+        return chain(self.opening, written)
 
     def segment(self, texts: Sequence[str], config: SearchSettings) -> list[list[list[int]]]:
         """Token ids of each text's parts: none for a blank text, several for one that is too long.
@@ -266,6 +267,7 @@ class TextTranslator:
 
     def join(self, hypotheses: list[Hypothesis], source_pieces: list[str], stops: Sequence[str] = ()) -> Translation:
         """One translation from one hypothesis per part."""
+        hypotheses = [with_start(found, self.opening) for found in hypotheses]
         texts = (one_line(before_stop(self.tokenizer.decode(h.tokens), stops)) for h in hypotheses)
         return Translation(
             text=join_sentences(texts),
@@ -276,6 +278,11 @@ class TextTranslator:
             source_pieces=source_pieces,
             parts=len(hypotheses),
         )
+
+    @property
+    def opening(self) -> list[int]:
+        """The forced tokens that are part of the text: words, not language codes."""
+        return [token for token in self.special.forced if not self.tokenizer.is_special(token)]
 
     def text_of(self, tokens: list[int]) -> str:
         """The text of an output."""

@@ -100,7 +100,8 @@ class DescribedInput:
     @property
     def described(self) -> dict[str, Any]:
         """The fields of a record."""
-        translation, ids = self.tokenizer.decode(self.tgt).strip(), [*self.prompt[1:], *self.tgt]
+        ids = [*self.prompt[1:], *self.tgt]
+        translation = self.tokenizer.decode(ids).strip()
         return {
             "text": self.text,
             "translation": translation,

@@ -5,12 +5,13 @@ states are those of the search, position by position.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 from headwise.contract import Hypothesis, StepCallback
 from headwise.data.pair_tokenizer import PairTokenizer
+from headwise.decode.request import with_start
 from headwise.decode.translator import clean_text, one_line
 from headwise.errors import UserError
 from headwise.inspect.record import Axis, Word
@@ -126,9 +127,7 @@ def given_pair(translator: PairTranslator, src: str, source: list[int], tgt: str
 
 def with_forced(translator: PairTranslator, found: Hypothesis) -> Hypothesis:
     """The hypothesis with the tokens that every output begins with, whose probability is 1."""
-    forced = translator.tokenizer.special.forced
-    log_probs = [0.0] * len(forced) + found.token_log_probs
-    return replace(found, tokens=[*forced, *found.tokens], token_log_probs=log_probs) if forced else found
+    return with_start(found, translator.tokenizer.special.forced)
 
 
 def found_pair(translator: PairTranslator, src: str, source: list[int], found: Hypothesis) -> TranslatedPair:

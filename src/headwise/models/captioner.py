@@ -16,7 +16,7 @@ from headwise.checkpoint.generation_config import IDS, GenerationConfig, read_ge
 from headwise.contract import Hypothesis, Stop
 from headwise.data.captions import captions_by_picture, read_captions
 from headwise.data.image import Preprocessing, read_image
-from headwise.decode.request import search_options
+from headwise.decode.request import search_options, with_start
 from headwise.decode.stepwise import step_of, with_ngram_context
 from headwise.decode.streaming import stop_at
 from headwise.evaluate.captions import CaptionReport, caption_report
@@ -55,7 +55,9 @@ class Captioner(Model):
         stop = stop_at(stops, self.tokenizer.decode)
         for at in range(0, len(pictures), size):
             pixels = [read_image(path, self.preprocessing) for path in pictures[at : at + size]]
-            found += [output_of(ranked, self.decode, stops) for ranked in self.search(pixels, chosen, stop)]
+            searched = self.search(pixels, chosen, stop)
+            ranked = [[with_start(one, self.opening) for one in hypotheses] for hypotheses in searched]
+            found += [output_of(hypotheses, self.decode, stops) for hypotheses in ranked]
         return found
 
     @torch.inference_mode()
@@ -73,6 +75,11 @@ class Captioner(Model):
         """BLEU and chrF++ of captions against all references of each picture in some tables (`data.captions`)."""
         references = captions_by_picture(read_captions(paths))
         return caption_report([one.text for one in self.caption([*references])], [*references.values()])
+
+    @property
+    def opening(self) -> list[int]:
+        """The forced start tokens that are part of captions: words, not special tokens."""
+        return [token for token in self.generation.special.forced if self.tokenizer.decode([token])]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """A caption without special tokens and surrounding blanks."""

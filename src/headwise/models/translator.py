@@ -15,6 +15,7 @@ from headwise.config.settings import SearchSettings
 from headwise.contract import Draft, SearchEngine
 from headwise.decode.drafts import ModelDraft
 from headwise.decode.engine import execute
+from headwise.decode.request import with_start
 from headwise.decode.translator import TextTranslator, Translation
 from headwise.errors import UserError
 from headwise.evaluate.bleu import METRICS
@@ -357,8 +358,9 @@ class Translator(Model):
             if longest and (n := len(translator.special.ended(source))) > longest:
                 raise UserError(f"the text has {n} tokens, and this model reads {longest}: `translate` cuts long texts")
         request = translator.request(sources, [forced] * len(sources), chosen)
-        found = execute(translator.engine(chosen), request)
-        return [output_of(ranked, translator.tokenizer.decode, chosen.stop) for ranked in found]
+        decode, opening = translator.tokenizer.decode, translator.opening
+        found = [[with_start(one, opening) for one in of] for of in execute(translator.engine(chosen), request)]
+        return [output_of(ranked, decode, chosen.stop) for ranked in found]
 
     def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride] of translations
         self,

@@ -70,7 +70,7 @@ class CaptionJob(ConditionalGenerationJob):
         """Greedy search for encoded images."""
         config = self.model.generation.changed({"beam_size": 1, "n_best": 1, "sample": False})
         return [
-            self.model.decode(ranked[0].tokens)
+            self.model.decode([*self.model.opening, *ranked[0].tokens])
             for ranked in search_captions(network, memory, config, self.model.max_len)
         ]
 
