@@ -32,6 +32,8 @@ class SpecialIds:
     source_end: tuple[int, ...] | None = None  # appended to every source; None = `eos_id`
     suppressed: tuple[int, ...] | None = None  # never generated; None = `pad_id`, `bos_id` and `unk_id`
     suppressed_first: tuple[int, ...] = ()  # never generated as the first token
+    # Added to the log-probability of a token that completes one of these sequences.
+    sequence_bias: tuple[tuple[tuple[int, ...], float], ...] = ()
 
     @property
     def never_generated(self) -> tuple[int, ...]:
@@ -99,6 +101,9 @@ class SearchOptions:
     seed: int = 1
     no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
     bos_in_ngrams: bool = False  # whether `bos_id` is part of n-grams
+    repetition_penalty: float = 1.0  # of tokens that occurred before, see `decode.constraints.adjust`; 1 = off
+    sequence_bias: tuple[tuple[tuple[int, ...], float], ...] = ()  # see `SpecialIds`
+    of_logits: bool = False  # the two change logits, as `transformers` does unless it searches with a beam
     ngram_context: tuple[int, ...] = ()  # tokens before an output that are part of its n-grams
     rules: tuple[Rule, ...] = ()  # further constraints, in order
     timestamps: TimestampRules | None = None  # constraints on timestamps; None = there are none

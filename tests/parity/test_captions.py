@@ -102,6 +102,32 @@ def test_captions_are_those_of_transformers(beams: int, tmp_path: Path) -> None:
     assert 0 < ended < 20 and len(lengths) > 2
 
 
+@pytest.mark.parametrize("beams", [1, 3])
+def test_forced_words_penalties_and_biases_of_captions(beams: int, tmp_path: Path) -> None:
+    """As files ask for them; a forced word is part of a caption, a forced special token is not."""
+    paths, theirs = write_pictures(tmp_path, 3), write_captioner(tmp_path / "model", tie_word_embeddings=False)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "model" / "tokenizer.json"))
+    word, special = tokenizer.encode("K")[0], 5
+    texts: list[list[str]] = []
+    for forced in (word, special):
+        settings = {
+            "repetition_penalty": 1.8, "sequence_bias": [[[END, forced, 40], 4.0], [[50], 2.0]], "num_beams": beams,
+            "forced_bos_token_id": forced, "max_new_tokens": 9,
+        }  # fmt: skip
+        (tmp_path / "model" / "generation_config.json").write_text(
+            json.dumps({**theirs.generation_config.to_diff_dict(), **settings})
+        )
+        rows = theirs.generate(pixel_values=their_pixels(paths), do_sample=False, **settings)[:, 1:].tolist()
+        model = headwise.load(tmp_path / "model", "cpu")
+        found = model.caption(paths)
+        texts.append([one.text for one in found])
+        assert texts[-1] == [text.strip() for text in tokenizer.batch_decode(rows, skip_special_tokens=True)]
+        skipped = int(forced == special)
+        assert [one.tokens for one in found] == [row[skipped : row.index(END) if END in row else None] for row in rows]
+        assert not model.generation.unused
+    assert all(text.startswith("K") for text in texts[0]) and texts[0] != texts[1]
+
+
 def test_pixels_are_those_of_transformers(tmp_path: Path) -> None:
     paths = write_pictures(tmp_path, 3)
     write_captioner(tmp_path / "captioner")

@@ -78,13 +78,14 @@ def asked(end_ids: tuple[int, ...], **settings: Any) -> GenerationConfig:
     forced = () if ids["forced_start_id"] is None else (ids["forced_start_id"],)
     special = SpecialIds(
         PAD, NEVER, end_ids[0], NEVER, forced, ids["forced_end_id"], end_ids[1:], (), ids["suppressed"],
-        ids["suppressed_first"],
+        ids["suppressed_first"], ids["sequence_bias"],
     )  # fmt: skip
     return GenerationConfig(DEFAULTS.changed({"max_new_tokens": 12, **settings}), special)
 
 
 IDS_OF_A_FILE: dict[str, Any] = {
     "forced_start_id": None, "forced_end_id": None, "suppressed": (), "suppressed_first": (),
+    "sequence_bias": (),
 }  # fmt: skip
 
 
@@ -125,6 +126,10 @@ class Pair:
 
     def their_ids(self, inputs: list[list[int]], **settings: Any) -> Tensor:
         """What transformers writes, without what it began with."""
+        return self.their_record(inputs, **settings)[:, 1 if self.encoder else max(map(len, inputs)) :]
+
+    def their_record(self, inputs: list[list[int]], **settings: Any) -> Any:
+        """What `generate` of transformers returns."""
         longest = max(map(len, inputs))
         left = not self.encoder
         pads = [[PAD] * (longest - len(row)) for row in inputs]
@@ -134,8 +139,12 @@ class Pair:
         settings = {"eos_token_id": self.end, "pad_token_id": PAD, "do_sample": False} | settings
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = self.theirs.generate(torch.tensor(rows), attention_mask=torch.tensor(mask), **settings)
-        return found[:, 1 if self.encoder else longest :]
+            return self.theirs.generate(torch.tensor(rows), attention_mask=torch.tensor(mask), **settings)
+
+    def written(self, sequences: Tensor, ends: tuple[int, ...] = ()) -> list[list[int]]:
+        """The tokens of sequences behind what they began with, before the first end mark."""
+        began = 1 if self.encoder else max(map(len, inputs()))
+        return [until(row, ends or (self.end,)) for row in sequences[:, began:].tolist()]
 
     def their_tokens(self, inputs: list[list[int]], ends: tuple[int, ...] = (), **settings: Any) -> list[list[int]]:
         return [until(row, ends or (self.end,)) for row in self.their_ids(inputs, **settings).tolist()]
@@ -235,6 +244,46 @@ def test_forced_beginnings_and_ends(pair: Pair) -> None:
     assert [[11, *tokens] for tokens in found] == theirs
 
 
+def biased() -> list[tuple[tuple[int, ...], float]]:
+    """Biases of many sequences of one to three tokens; a few sequences are banned."""
+    draw = random.Random(3)
+    sequences = {tuple(draw.choices(range(VOCAB), k=length)) for length in [1] * 8 + [2] * 200 + [3] * 400}
+    return [(one, draw.choice([-math.inf, *(draw.gauss(0, 1.5) for _ in range(9))])) for one in sorted(sequences)]
+
+
+def adjusted(pair: Pair, biased: list[Any], penalty: float, **settings: Any) -> Any:
+    """What transformers finds, with its scores."""
+    given = {"sequence_bias": [[list(one), bias] for one, bias in biased]} if biased else {}
+    settings = given | {"repetition_penalty": penalty, "max_new_tokens": 12} | settings
+    return pair.their_record(inputs(), output_scores=True, return_dict_in_generate=True, **settings)
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize(("penalty", "biases"), [(1.6, []), (0.7, []), (1.0, biased()), (1.3, biased())])
+def test_penalties_and_biases_of_greedy_search(pair: Pair, penalty: float, biases: list[Any]) -> None:
+    """They count the prompt, or the start token, and change logits."""
+    theirs = adjusted(pair, biases, penalty)
+    tokens = pair.written(theirs.sequences)
+    log_probs = pair.theirs.compute_transition_scores(theirs.sequences, theirs.scores, normalize_logits=True)
+    found = pair.ranked(inputs(), pair.settings(repetition_penalty=penalty, sequence_bias=tuple(biases)))
+    assert [ranked[0].tokens for ranked in found] == tokens != pair.write(inputs(), pair.settings())
+    for (ours, *_), row in zip(found, log_probs.tolist(), strict=True):
+        assert ours.token_log_probs == pytest.approx(row[: len(ours.token_log_probs)], abs=2e-4)
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize(("penalty", "biases"), [(1.6, []), (0.7, []), (1.0, biased()), (1.3, biased())])
+def test_penalties_and_biases_of_beams(pair: Pair, penalty: float, biases: list[Any]) -> None:
+    """Here they change log-probabilities."""
+    given: dict[str, Any] = {"forced_bos_token_id": 11} if pair.encoder else {}
+    theirs = adjusted(pair, biases, penalty, num_beams=3, num_return_sequences=2, **given)
+    settings = {"beam_size": 3, "n_best": 2, "forced_start_id": 11 if pair.encoder else None}
+    found = pair.ranked(inputs(), pair.settings(repetition_penalty=penalty, sequence_bias=tuple(biases), **settings))
+    ours = [hypothesis for ranked in found for hypothesis in ranked]
+    assert [[11] * pair.encoder + one.tokens for one in ours] == pair.written(theirs.sequences)
+    assert [one.score for one in ours] == pytest.approx(theirs.sequences_scores.tolist(), abs=2e-4)
+
+
 @pytest.mark.few(6)
 def test_outputs_do_not_depend_on_company(pair: Pair) -> None:
     settings = pair.settings(beam_size=2)
@@ -265,6 +314,25 @@ def test_samples(pair: Pair, monkeypatch: pytest.MonkeyPatch, top_k: int, top_p:
         [row], max_new_tokens=12, do_sample=True, top_k=top_k, top_p=top_p, temperature=temperature
     )
     assert pair.write([row], settings) == theirs
+
+
+@pytest.mark.few(3)
+def test_samples_with_penalties_and_biases(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both adjust logits before the temperature divides them."""
+    row, streams, calls = inputs()[0], torch.tensor(headwise_stream(inputs()[0])), iter(range(100))
+
+    def multinomial(probs: Tensor, num_samples: int) -> Tensor:
+        uniforms = stream_uniforms(4, streams, torch.tensor([0]), next(calls))
+        return sample_token(probs.log(), uniforms, SearchOptions()).unsqueeze(1)
+
+    monkeypatch.setattr(torch, "multinomial", multinomial)
+    theirs = pair.their_tokens(
+        [row], max_new_tokens=12, do_sample=True, top_k=9, temperature=1.5, repetition_penalty=1.6,
+        sequence_bias=[[list(one), bias] for one, bias in biased()],
+    )  # fmt: skip
+    settings = {"sample": True, "top_k": 9, "temperature": 1.5, "seed": 4}
+    penalised = pair.settings(repetition_penalty=1.6, sequence_bias=tuple(biased()), **settings)
+    assert pair.write([row], penalised) == theirs != pair.write([row], pair.settings(**settings))
 
 
 def headwise_stream(row: list[int]) -> list[int]:
@@ -385,6 +453,29 @@ def test_whisper_writes_timestamps_by_its_rules(whisper: Pair, network: SpeechNe
         tokens = transcribe_window(network, memory, [13, 14], marks, settings, timestamps=True).tokens
         assert tokens == until(theirs[0, 2:].tolist(), (END_OF_TEXT,))
         assert any(token >= FIRST_TIME for token in tokens)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_whisper_is_penalised_for_its_start_tokens(whisper: Pair, network: SpeechNetwork, beams: int) -> None:
+    """Biases and the penalty count all tokens that the decoder reads; log-probabilities are those of transformers."""
+    given, marks = [9, 13, 14], WhisperTokens(13, END_OF_TEXT, NO_TIMES, {}, {}, latest_first=4)
+    biases = (((9, 13, 14, 5), 3.0), ((4,), 2.5), ((4, 4), -math.inf), ((14,), 2.0))
+    chosen = {"max_new_tokens": 10, "repetition_penalty": 1.5}
+    settings = asked((END_OF_TEXT,), beam_size=beams, sequence_bias=biases, **chosen)
+    plain = asked((END_OF_TEXT,), beam_size=beams, max_new_tokens=10)
+    for mel in torch.randn(3, 5, 20, generator=torch.Generator().manual_seed(8)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = transformers.GenerationMixin.generate(
+                whisper.theirs, mel[None], decoder_input_ids=torch.tensor([given]), num_beams=beams, do_sample=False,
+                sequence_bias=[[list(one), bias] for one, bias in biases], eos_token_id=END_OF_TEXT, pad_token_id=PAD,
+                **chosen,
+            )  # fmt: skip
+        memory = network.encode(mel.numpy())
+        found = [
+            transcribe_window(network, memory, given, marks, one, timestamps=False).tokens for one in (settings, plain)
+        ]
+        assert found[0] == until(theirs[0, len(given) :].tolist(), (END_OF_TEXT,)) != found[1]
 
 
 @pytest.mark.parametrize("timestamps", [True, False])

@@ -210,6 +210,12 @@ def options(draw: Draw, vocab: int, wrong: bool) -> SearchOptions:
         end_at=whole(draw, 0, 12) if forced_end is not None else 0,
         no_repeat_ngram=whole(draw, -wrong, 3) if chance(draw, 0.3) else 0,
         bos_in_ngrams=chance(draw, 0.5),
+        repetition_penalty=float(draw.random() * 2) + 1e-3 * (not wrong) if chance(draw, 0.3) else 1.0,
+        sequence_bias=tuple(
+            (tuple(ids(draw, whole(draw, not wrong, 3), vocab, wrong)), float(draw.normal()))
+            for _ in range(whole(draw, 0, 4) if chance(draw, 0.3) else 0)
+        ),
+        of_logits=chance(draw, 0.5),
         temperature=float(draw.random() * 3) + 1e-3 * (not wrong),
         top_k=whole(draw, -wrong, 9) if chance(draw, 0.5) else 0,
         top_p=1 - float(draw.random()) if chance(draw, 0.5) else 1.0,
@@ -226,7 +232,8 @@ def limits(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Any:
         given = whole(draw, 0, len(row))
         row[:given] = ids(draw, given, vocab, wrong and chance(draw, 0.3))
     streams = draw.integers(-(2**63), 2**63, number) if chance(draw, 0.3) else None
-    return Bounds(draw.integers(0, 6, number), longest, prefix, streams)
+    before = draw.integers(-1, vocab + wrong, (number, whole(draw, 0, 3))) if chance(draw, 0.3) else None
+    return Bounds(draw.integers(0, 6, number), longest, prefix, streams, context=before)
 
 
 def phrases(draw: Draw, sentences: int, may: Any, wrong: bool) -> Any:

@@ -61,6 +61,7 @@ NAMES = {  # of settings, in `transformers` and here
     "length_penalty": "length_penalty",
     "num_return_sequences": "n_best",
     "no_repeat_ngram_size": "no_repeat_ngram",
+    "repetition_penalty": "repetition_penalty",
     "do_sample": "sample",
     "temperature": "temperature",
     "top_k": "top_k",
@@ -72,7 +73,6 @@ EARLY = {True: "yes", False: "no", "never": "never"}
 IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 # Unsupported settings, with their values that have no effect.
 UNSUPPORTED = {
-    "repetition_penalty": 1.0,
     "encoder_repetition_penalty": 1.0,
     "encoder_no_repeat_ngram_size": 0,
     "diversity_penalty": 0.0,
@@ -83,7 +83,6 @@ UNSUPPORTED = {
     "epsilon_cutoff": 0.0,
     "eta_cutoff": 0.0,
     "exponential_decay_length_penalty": None,
-    "sequence_bias": None,
     "guidance_scale": 1.0,
     "renormalize_logits": False,
     "penalty_alpha": None,
@@ -105,6 +104,7 @@ NEEDED = (
     "lang_to_id",
     "task_to_id",
     "max_initial_timestamp_index",
+    "sequence_bias",
 )
 SAMPLING = ("temperature", "top_k", "top_p")  # without effect in a search
 
@@ -134,6 +134,15 @@ def _are_words(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(word, list) and word and _are_ids(word) for word in value)
 
 
+def _are_biases(value: Any) -> bool:
+    pairs = isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
+    return (
+        pairs
+        and all(_are_words([ids]) and -1 not in ids for ids, _ in value)
+        and all(_is_number(bias) or bias == -math.inf for _, bias in value)
+    )
+
+
 def _are_named_ids(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_whole, value.values()))
 
@@ -144,6 +153,7 @@ ANY: Check = (lambda _: True, "anything")
 COUNT: Check = (_is_whole, "a whole number from 0")
 POSITIVE: Check = (lambda value: _is_whole(value, 1), "a whole number from 1")
 NUMBER: Check = (_is_number, "a number")
+ABOVE: Check = (lambda value: _is_number(value) and value > 0, "a number above 0")
 FLAG: Check = (_is_flag, "true or false")
 ID: Check = (_is_id, "the id of a token")
 TOKENS: Check = (_are_ids, "the id of a token, or a list of ids")
@@ -158,7 +168,8 @@ CHECKS: dict[str, Check] = {
     "length_penalty": NUMBER,
     "early_stopping": (lambda value: value in (True, False, "never"), "true, false or 'never'"),
     "do_sample": FLAG,
-    "temperature": (lambda value: _is_number(value) and value > 0, "a number above 0"),
+    "repetition_penalty": ABOVE,
+    "temperature": ABOVE,
     "top_k": COUNT,
     "top_p": (lambda value: _is_number(value) and 0 < value <= 1, "a number above 0 and at most 1"),
     "force_bos_token_to_be_generated": FLAG,
@@ -171,6 +182,7 @@ CHECKS: dict[str, Check] = {
     "suppress_tokens": TOKENS,
     "begin_suppress_tokens": TOKENS,
     "bad_words_ids": (_are_words, "a list of lists of ids"),
+    "sequence_bias": (_are_biases, "a list of pairs [[ids], number]"),
     "no_timestamps_token_id": COUNT,  # from here on: Whisper
     "lang_to_id": (_are_named_ids, "an object of ids by name"),
     "task_to_id": (_are_named_ids, "an object of ids by name"),
@@ -245,6 +257,8 @@ def _existing(name: str, value: Any, vocab_size: int) -> Any:
     if not holds(value):
         raise UserError(f"{name} = {short_value(value)}: must be {words}")
     ids = [*value.values()] if isinstance(value, dict) else _listed(value)
+    if name == "sequence_bias":
+        ids = [one for sequence, _ in value for one in sequence]
     if name in NEEDED and any(one >= vocab_size for one in ids):
         raise UserError(f"{name} = {short_value(value)}: the model has {vocab_size} tokens")
     if name == "bad_words_ids":
@@ -263,6 +277,8 @@ def _special_ids(values: Mapping[str, Any]) -> SpecialIds:
         raise UserError(f"forced_bos_token_id = {forced} is the end token, so that every output would be empty")
     start = values.get("bos_token_id") if start is None else start
     banned = (words[0] for words in bad if len(words) == 1 and words[0] not in ends)
+    biases = {tuple(words): float(bias) for words, bias in values.get("sequence_bias") or []}
+    biases |= {tuple(words): -math.inf for words in bad if len(words) > 1}
     return SpecialIds(
         pad_id=max(end, 0) if pad is None else pad,
         bos_id=NEVER if start is None else start,
@@ -273,13 +289,13 @@ def _special_ids(values: Mapping[str, Any]) -> SpecialIds:
         other_ends=tuple(others),
         suppressed=(*_listed(values.get("suppress_tokens")), *banned),
         suppressed_first=_listed(values.get("begin_suppress_tokens")),
+        sequence_bias=tuple(biases.items()),
     )
 
 
 def _unsupported(values: Mapping[str, Any]) -> tuple[str, ...]:
     absent = [name for name, usual in UNSUPPORTED.items() if values.get(name) not in (None, usual)]
-    several = any(len(words) > 1 for words in values.get("bad_words_ids") or [])
-    return (*absent, *(["bad_words_ids"] if several else []), *(["forced_decoder_ids"] if _forces(values) else []))
+    return (*absent, *(["forced_decoder_ids"] if _forces(values) else []))
 
 
 def _forces(values: Mapping[str, Any]) -> bool:

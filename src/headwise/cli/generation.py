@@ -11,6 +11,7 @@ from headwise.config.settings import ABSOLUTE, SETTINGS, SearchSettings
 
 GENERATION = (  # settings with an option of `generation_options`
     *("max_new_tokens", "min_new_tokens", "beam_size", "length_penalty", "n_best", "no_repeat_ngram"),
+    "repetition_penalty",
     *("temperature", "top_k", "top_p", "seed", "batch_size"),
 )
 

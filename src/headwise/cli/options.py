@@ -22,7 +22,9 @@ ONE_PROCESS = FlagRule(TERMS, lambda o: o.ray is not None, "does not go with --r
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 DECODING = tuple(field.name for field in fields(SearchSettings))
 DECODING_GROUPS = {  # in the order of the help
-    "search": ("beam_size", "length_penalty", "n_best", "no_repeat_ngram", "early_stopping", "stop"),
+    "search": (
+        *("beam_size", "length_penalty", "n_best", "no_repeat_ngram", "repetition_penalty", "early_stopping", "stop"),
+    ),
     "length": (
         *("max_length_factor", "max_length_extra", "min_length_factor", "min_length_extra", "max_source_length"),
     ),

@@ -47,6 +47,7 @@ class SearchSettings:
     min_length_factor: float = setting(0.0, "shortest output = this * source tokens + min_length_extra")
     min_length_extra: int = setting(0, "tokens, see min_length_factor")
     no_repeat_ngram: int = setting(0, "allow no n-gram of this size twice in an output; 0 is off")
+    repetition_penalty: float = setting(1.0, "higher makes tokens that occurred less probable; 1 is off", POSITIVE)
     n_best: int = setting(1, "outputs per input, at most beam_size unless sampling", POSITIVE)
     sample: bool = setting(False, "sample tokens at random instead of searching")
     temperature: float = setting(1.0, "sampling temperature; lower is less random", POSITIVE)

@@ -1,7 +1,7 @@
-"""Constraints on outputs: lengths, forced prefix, suppressed tokens, repeated n-grams.
+"""Constraints on outputs: lengths, forced prefix, suppressed tokens, repeated n-grams; biases and penalties.
 
 They are functions on the log-probabilities of the next token. Forbidden tokens get -inf; others keep their probability,
-so that scores remain those of the model.
+so that scores remain those of the model. Only `adjust` changes them.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,6 +26,7 @@ class Limits:
     prefix: Int[Tensor, "rows prefix_len"]  # padded with FREE on the right
     barred: Bool[Tensor, "rows vocab"] | None = None  # tokens outside a row's shortlist
     phrases: Int[Tensor, "rows phrases phrase_len"] | None = None  # required phrases, padded with FREE; see `phrases`
+    context: Int[Tensor, "rows context_len"] | None = None  # tokens before the output for `adjust`, FREE on the left
 
     def repeat(self, times: int) -> "Limits":
         """Each row repeated `times` times: one for each hypothesis of a sentence."""
@@ -86,6 +87,42 @@ def constrain(
     if is_forced:
         allowed = force(allowed, unbanned, limits.prefix[:, length])
     return allowed
+
+
+def adjust(
+    scores: Float[Tensor, "rows vocab"],
+    tokens: Int[Tensor, "rows length"],
+    repetition_penalty: float,
+    sequence_bias: Sequence[tuple[Sequence[int], float]],
+) -> Float[Tensor, "rows vocab"]:
+    """Add a bias to tokens that complete a sequence; then penalise tokens that occurred.
+
+    The penalty is that of arXiv:1909.05858, section 4.1. As in `transformers`, a negative score is multiplied by it,
+    another one is divided by it.
+
+    Args:
+        scores: logits or log-probabilities of the token after `tokens`.
+        tokens: of the prompt and the output of each row; FREE is none.
+        repetition_penalty: above 0; 1 = off.
+        sequence_bias: token ids with the bias of the last one after the others; -inf bans it.
+
+    >>> adjust(torch.tensor([[-1.0, 2.0, 3.0]]), torch.tensor([[1, 0]]), 2.0, [((0, 2), 0.5), ((1, 2), 9.0)]).tolist()
+    [[-2.0, 1.0, 3.5]]
+    """
+    if sequence_bias:
+        bias = torch.zeros_like(scores)
+        for (*before, last), value in sequence_bias:
+            if len(before) <= tokens.size(1):
+                matches = (tokens[:, tokens.size(1) - len(before) :] == tokens.new_tensor(before)).all(1)
+                bias[:, last] += torch.where(matches, value, 0.0)
+        scores = scores + bias
+    if repetition_penalty != 1:
+        nowhere = scores.size(1)  # an extra column, for what is no token of the output
+        seen = torch.zeros(len(scores), nowhere + 1, dtype=torch.bool, device=scores.device)
+        seen.scatter_(1, tokens.where((tokens >= 0) & (tokens < nowhere), nowhere), True)
+        penalised = torch.where(scores < 0, scores * repetition_penalty, scores / repetition_penalty)
+        scores = torch.where(seen[:, :nowhere], penalised, scores)
+    return scores
 
 
 def only_choice(log_probs: Float[Tensor, "rows vocab"], token: int) -> Float[Tensor, "rows vocab"]:

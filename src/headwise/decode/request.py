@@ -49,6 +49,8 @@ class Bounds:
     prefix: NDArray[np.int64]  # (sentences, prefix_len); FREE right of a sentence's own prefix
     streams: NDArray[np.int64] | None = None  # (sentences,), numbers of random streams; None = no sampling
     phrases: NDArray[np.int64] = field(default_factory=lambda: padded(()))  # required phrases, (sentences, n, length)
+    # (sentences, n), tokens before the outputs for `constraints.adjust`, FREE on the left; None = the start token
+    context: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,15 @@ def padded(rows: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.int64]:
     return array
 
 
+def prompt_context(prompts: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Prompts as `Bounds.context`.
+
+    >>> prompt_context([[5, 6], [7]]).tolist()
+    [[5, 6], [-1, 7]]
+    """
+    return padded([[prompt[::-1]] for prompt in prompts])[:, 0, ::-1]
+
+
 def search_options(
     settings: SearchSettings, special: SpecialIds, longest_prefix: int = 0, stop: Stop | None = None
 ) -> SearchOptions:
@@ -209,6 +220,9 @@ def search_options(
         seed=settings.seed,
         no_repeat_ngram=settings.no_repeat_ngram,
         bos_in_ngrams=special.bos_id not in special.never_generated,
+        repetition_penalty=settings.repetition_penalty,
+        sequence_bias=special.sequence_bias,
+        of_logits=settings.sample or settings.beam_size == 1,
         stop=stop,
     )
 

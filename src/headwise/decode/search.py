@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.contract import Hypothesis, SearchOptions
-from headwise.decode.constraints import Limits, constrain, only_choice, take
+from headwise.decode.constraints import Limits, adjust, constrain, only_choice, take
 from headwise.decode.ranking import best_continuations, highest, sort_descending
 from headwise.decode.stopping_rules import stopping_rule
 from headwise.decode.timestamps import constrain_timestamps
@@ -236,7 +236,11 @@ def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: 
     """Log-probabilities (rows, vocab) of the tokens allowed after `history`, from the model's logits."""
     if limits.barred is not None:
         logits = logits.masked_fill(limits.barred, -torch.inf)
+    if options.of_logits:
+        logits = _adjusted(logits, history, limits, options)
     log_probs, length = logits.log_softmax(-1, dtype=torch.float32), history.size(1)
+    if not options.of_logits:
+        log_probs = _adjusted(log_probs, history, limits, options)
     if options.suppressed_first and not length:
         log_probs[:, list(options.suppressed_first)] = -torch.inf
     for rule in options.rules:
@@ -259,6 +263,14 @@ def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: 
         options.other_ends,
         options.ngram_context,
     )
+
+
+def _adjusted(scores: Tensor, history: Tensor, limits: Limits, options: SearchOptions) -> Tensor:
+    """Logits or log-probabilities (rows, vocab) with the bias and the penalty of the options, if there are any."""
+    if options.repetition_penalty == 1 and not options.sequence_bias:
+        return scores
+    tokens = history if limits.context is None else torch.cat([limits.context, history], 1)
+    return adjust(scores.float(), tokens, options.repetition_penalty, options.sequence_bias)
 
 
 def has_ended(tokens: Int[Tensor, "*rows length"], options: SearchOptions) -> Bool[Tensor, " *rows"]:

@@ -149,7 +149,7 @@ def start_search(
     cache = model.start_cache(model.encode(src, src_mask), src_mask)
     prompt = options.bos_id, *limits.prefix[0, :n_forced].tolist()
     options = with_ngram_context(options, prompt)
-    own = to_limits(limits, n_forced, candidates).to(device)
+    own = replace(to_limits(limits, n_forced, candidates).to(device), context=src.new_tensor([prompt] * len(src)))
     return Start(_after(step_of(model), prompt), cache, own, options, prompt)
 
 

@@ -163,6 +163,7 @@ def _generation_config(exported: ExportedModel) -> dict[str, Any]:
         "num_beams": decode.beam_size,
         "length_penalty": decode.length_penalty if decode.beam_size > 1 else 1.0,
         "no_repeat_ngram_size": decode.no_repeat_ngram,
+        "repetition_penalty": decode.repetition_penalty,
         "max_new_tokens": min(N_POSITIONS, int(decode.max_length_factor * MAX_NEW_TOKENS) + decode.max_length_extra),
     }
 
@@ -204,7 +205,7 @@ def greedy_by_transformers(exported: ExportedModel, folder: Path, texts: Sequenc
     assert found == wanted, "transformers tokenizes differently"
     with torch.inference_mode():
         plain = {"num_beams": 1, "do_sample": False, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
-        options = {**plain, "max_new_tokens": MAX_NEW_TOKENS}
+        options = {**plain, "repetition_penalty": 1.0, "max_new_tokens": MAX_NEW_TOKENS}
         rows = model.eval().generate(**batch, **options)
     return [before_eos(row, tokenizer.eos_token_id) for row in rows[:, 1:].tolist()]
 

@@ -80,11 +80,15 @@ def stream(
     yield from decode_tokens_stepwise(step_after_prefill(step), prefilled, limits, options, numbers)
 
 
-def output_limits(room: Sequence[int | None], config: GenerationConfig, device: torch.device) -> Limits:
+def output_limits(
+    room: Sequence[int | None], config: GenerationConfig, prompts: Sequence[Sequence[int]], device: torch.device
+) -> Limits:
     """`limits.output_bounds` for torch."""
-    return limits_of(output_bounds(room, config), device)
+    return limits_of(output_bounds(room, config, prompts), device)
 
 
 def limits_of(bounds: Bounds, device: torch.device) -> Limits:
     """The same limits for torch."""
-    return Limits(*map(torch.from_numpy, (bounds.min_length, bounds.max_length, bounds.prefix))).to(device)
+    context = None if bounds.context is None else torch.from_numpy(bounds.context.copy())
+    own = map(torch.from_numpy, (bounds.min_length, bounds.max_length, bounds.prefix))
+    return Limits(*own, context=context).to(device)

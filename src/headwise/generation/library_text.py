@@ -67,7 +67,8 @@ def _without_start(options: SearchOptions) -> SearchOptions:
 
 def _limits_of(limits: Bounds, batch: Sequence[int]) -> Bounds:
     streams = None if limits.streams is None else limits.streams[batch]
-    return Bounds(limits.min_length[batch], limits.max_length[batch], limits.prefix[batch], streams)
+    context = None if limits.context is None else limits.context[batch]
+    return Bounds(limits.min_length[batch], limits.max_length[batch], limits.prefix[batch], streams, context=context)
 
 
 def _in_threads(count: int, run: Callable[[list[int], NDArray[np.int32]], list[Result]]) -> list[Result]:

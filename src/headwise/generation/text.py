@@ -56,7 +56,7 @@ def stream_continuation(
 
 def text_bounds(prompts: Sequence[Sequence[int]], config: GenerationConfig, max_len: int | None) -> Bounds:
     """The length limits of continuations, with random streams if they are sampled."""
-    bounds = output_bounds([room_after(prompt, max_len) for prompt in prompts], config)
+    bounds = output_bounds([room_after(prompt, max_len) for prompt in prompts], config, prompts)
     if not config.settings.sample:
         return bounds
     return replace(bounds, streams=np.array([random_stream(prompt) for prompt in prompts], np.int64))

@@ -137,7 +137,8 @@ def window_hypotheses(
 def window_bounds(windows: int, prompt: Sequence[int], config: GenerationConfig, max_len: int | None) -> Bounds:
     """The length limits of the outputs for so many windows; `max_len` is the number of the decoder's positions."""
     room = None if max_len is None else max_len - len(prompt) + 1
-    bounds = output_bounds([room] * windows, replace(config, special=replace(config.special, forced=())))
+    special = replace(config.special, forced=())
+    bounds = output_bounds([room] * windows, replace(config, special=special), [prompt] * windows)
     return replace(bounds, streams=np.zeros(windows, np.int64)) if config.settings.sample else bounds
 
 

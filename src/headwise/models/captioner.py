@@ -125,6 +125,6 @@ def search_captions(
     room = None if max_len is None else max_len - len(prompt) + 1
     prompts = torch.tensor([prompt] * len(memory), device=memory.device)
     prefilled = prefill(step_of(network), network.start_cache(memory), prompts)
-    limits = output_limits([room] * len(memory), config, memory.device)
+    limits = output_limits([room] * len(memory), config, prompts.tolist(), memory.device)
     options = with_ngram_context(search_options(config.settings, config.special, stop=stop), prompt)
     return search(step_of(network), prefilled, limits, options, config.settings.sample, [0] * len(memory))

@@ -178,6 +178,10 @@ class Options(Structure):
         ("top_p", c_float),
         ("stop", STOP),
         *_fields(c_int, "first_timestamp no_timestamps latest_first among_allowed"),
+        *_fields(c_void_p, "biased biases"),
+        *_fields(c_int, "n_biases biased_length"),
+        ("repetition_penalty", c_float),
+        ("of_logits", c_int),
     )
 
 
@@ -189,6 +193,8 @@ class Limits(Structure):
         ("prefix_length", c_int),
         ("phrases", c_void_p),
         *_fields(c_int, "n_phrases phrase_length"),
+        ("context", c_void_p),
+        ("context_length", c_int),
     )
 
 

@@ -388,6 +388,48 @@ static void constrain_speech(const Search *s, int row, float *logits) {
     if (o->first_timestamp) constrain_timestamps(s, row, logits);
 }
 
+/* Token `at` of a row, or of what is before it; -1: none. */
+static int32_t counted_token(const Search *s, int row, int at) {
+    const int n = s->limits.context_length;
+    if (at >= 0 || (!n && at == -1)) return token_at(s, row, at);
+    return at < -n ? -1 : s->limits.context[((int64_t)sentence_of(s, row) + 1) * n + at];
+}
+
+/* Whether a row ends with all tokens of a biased sequence but the last. */
+static int is_begun(const Search *s, int row, const int32_t *sequence) {
+    const int before = s->options.biased_length - 1;
+    for (int i = 0; i < before; i++)
+        if (sequence[i] >= 0 && counted_token(s, row, s->length - before + i) != sequence[i]) return 0;
+    return 1;
+}
+
+/* `adjust` of decode/constraints.py. */
+static void adjust(const Search *s, int row, float *scores) {
+    const Options *o = &s->options;
+    for (int i = 0; i < o->n_biases; i++) {
+        const int32_t *sequence = o->biased + (int64_t)i * o->biased_length;
+        if (is_begun(s, row, sequence)) scores[sequence[o->biased_length - 1]] += o->biases[i];
+    }
+    if (o->repetition_penalty == 1) return;
+    memcpy(s->row_scratch, scores, 4 * (size_t)s->vocab); /* a token that occurs twice is penalised once */
+    for (int i = -MAX(1, s->limits.context_length); i < s->length; i++) {
+        const int32_t token = counted_token(s, row, i);
+        if (token < 0 || token >= s->vocab) continue;
+        const float score = s->row_scratch[token];
+        scores[token] = score < 0 ? score * o->repetition_penalty : score / o->repetition_penalty;
+    }
+}
+
+/* Logits of a row as adjusted logits or log-probabilities, for which `largest` and `rest` become 0. */
+static void adjust_row(const Search *s, int row, float *logits, float *largest, float *rest) {
+    if (!s->options.of_logits) {
+        for (int v = 0; v < s->vocab; v++) logits[v] = logits[v] - *largest - *rest;
+        *largest = *rest = 0;
+    }
+    adjust(s, row, logits);
+    if (s->options.of_logits) *rest = log_sum(s, row, logits, largest);
+}
+
 /* Offer the continuations of a row of `length` tokens. */
 static int extend_row(Search *s, int row, float *logits, int count) {
     const Options *o = &s->options;
@@ -398,6 +440,7 @@ static int extend_row(Search *s, int row, float *logits, int count) {
     if (s->length < o->n_forced) return push_candidate(s, count, (Candidate){so_far, 0, row, forced});
     if (s->length + 1 == o->end_at) return push_candidate(s, count, (Candidate){so_far, 0, row, o->forced_end});
     float largest, rest = log_sum(s, row, logits, &largest);
+    if (o->n_biases || o->repetition_penalty != 1) adjust_row(s, row, logits, &largest, &rest);
     int token = forced;
     if (forced < 0 && (o->first_timestamp || o->among_allowed)) constrain_speech(s, row, logits);
     if (forced < 0 && o->among_allowed) rest = log_sum(s, row, logits, &largest);

@@ -30,6 +30,12 @@ typedef struct Options {
        the largest first timestamp, counted from the first one (-1: no limit). */
     int first_timestamp, no_timestamps, latest_first;
     int among_allowed; /* probabilities are among the tokens that these and `suppressed` allow */
+    /* `adjust` of decode/constraints.py: sequences (n_biases, biased_length), padded with -1 on the left, and their biases. */
+    const int32_t *biased;
+    const float *biases;
+    int n_biases, biased_length;
+    float repetition_penalty; /* 1: none */
+    int of_logits;            /* logits are adjusted, not log-probabilities */
 } Options;
 
 /* Length limits and forced prefix of each sentence, padded with -1. */
@@ -39,6 +45,8 @@ typedef struct Limits {
     int prefix_length;
     const int32_t *phrases; /* required phrases (sentences, n_phrases, phrase_length), padded with -1 */
     int n_phrases, phrase_length; /* 0: none; phrases need a beam of 2 or more, and `run` */
+    const int32_t *context; /* (sentences, context_length), padded with -1 on the left: tokens before outputs for `adjust` */
+    int context_length;     /* 0: the start token alone */
 } Limits;
 
 /* Finished hypotheses (outputs, pool), best first; tokens are (outputs, pool, longest). */

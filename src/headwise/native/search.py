@@ -11,7 +11,7 @@ from weakref import finalize
 
 import numpy as np
 
-from headwise.contract import Continuation, Hypothesis, SearchOptions
+from headwise.contract import FREE, Continuation, Hypothesis, SearchOptions
 from headwise.device import usable_threads
 from headwise.native import library as c
 from headwise.native.arrays import addresses, all_below, at, floats
@@ -126,8 +126,11 @@ class Search:
         seed = (self._seed + 2**63) % 2**64 - 2**63  # the lowest 64 bits
         streams = None if limits.streams is None else np.array([seed, *limits.streams], np.int64)
         phrases = np.ascontiguousarray(limits.phrases, np.int32)
-        self._limits = (*lengths, streams, phrases)
-        return c.Limits(*map(at, self._limits[:4]), limits.prefix.shape[1], at(phrases), *phrases.shape[1:])
+        context = None if limits.context is None else np.ascontiguousarray(limits.context, np.int32)
+        self._limits = (*lengths, streams, context, phrases)
+        of_phrases = at(phrases), *phrases.shape[1:]
+        of_context = at(context), 0 if context is None else context.shape[1]
+        return c.Limits(*map(at, self._limits[:4]), limits.prefix.shape[1], *of_phrases, *of_context)
 
     def _results(self, longest: int) -> c.Found:
         n = self._decodings[0].sentences * self._options.copies * self._options.pool
@@ -151,6 +154,7 @@ class Search:
         if limits.phrases.size:
             assert len(limits.phrases) == first.sentences and limits.phrases.max() < self._vocab
             assert limits.streams is None and settings.beam_size > 1 and settings.early_stopping == EARLY_STOPPING[0]
+        assert limits.context is None or (limits.context.ndim == 2 and len(limits.context) == first.sentences)
         self._check_settings(settings, limits.streams is not None)
 
     def _check_settings(self, settings: SearchOptions, sampled: bool) -> None:
@@ -165,6 +169,9 @@ class Search:
         assert settings.n_best >= 1 and settings.beam_size >= 1
         assert sampled or settings.early_stopping == EARLY_STOPPING[0] or settings.n_best <= settings.beam_size
         assert settings.forced_end is None or 0 <= settings.forced_end < self._vocab
+        assert settings.repetition_penalty > 0
+        assert all(0 <= token < self._vocab for sequence, _ in settings.sequence_bias for token in sequence)
+        assert all(sequence for sequence, _ in settings.sequence_bias)
         assert not sampled or (settings.temperature > 0 and settings.top_k >= 0 and settings.top_p > 0)
 
 
@@ -174,6 +181,7 @@ def _to_columns(settings: SearchOptions, candidates: Any) -> SearchOptions:
     def column(token: int) -> int:
         return int(candidates.columns(np.array(token)))
 
+    biased = [(tuple(map(column, sequence)), bias) for sequence, bias in settings.sequence_bias]
     return replace(
         settings,
         bos_id=column(settings.bos_id),
@@ -182,6 +190,7 @@ def _to_columns(settings: SearchOptions, candidates: Any) -> SearchOptions:
         suppressed_first=tuple(map(column, settings.suppressed_first)),
         other_ends=tuple(map(column, settings.other_ends)),
         forced_end=None if settings.forced_end is None else column(settings.forced_end),
+        sequence_bias=tuple((sequence, bias) for sequence, bias in biased if FREE not in sequence),
     )
 
 

@@ -1,12 +1,13 @@
 """Search options as a C struct."""
 
 from ctypes import c_void_p
+from typing import Any
 
 import numpy as np
 
-from headwise.contract import SearchOptions, Stop
+from headwise.contract import FREE, SearchOptions, Stop
 from headwise.native import library as c
-from headwise.native.arrays import Ints
+from headwise.native.arrays import at
 
 EARLY_STOPPING = ("exact", "no", "yes", "never")  # in the order of `Ending` in search.h
 
@@ -26,7 +27,7 @@ class StopCallback:
             return True
 
 
-def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[Ints]]:
+def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[Any]]:
     """The C struct, and the arrays it points to, which must outlive it; the first one holds the end tokens.
 
     `stop` is not in it. With `sampled`, `n_best` independent samples replace the beam.
@@ -53,6 +54,9 @@ def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[
         temperature=settings.temperature,
         top_p=settings.top_p,
         among_allowed=settings.among_allowed,
+        n_biases=len(settings.sequence_bias),
+        repetition_penalty=settings.repetition_penalty,
+        of_logits=settings.of_logits,
     )
     if times := settings.timestamps:
         options.first_timestamp, options.no_timestamps = times.first, times.never
@@ -60,4 +64,10 @@ def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[
     options.ends, options.suppressed, options.suppressed_first = (
         c.Ids(c_void_p(ids.ctypes.data), len(ids)) for ids in kept
     )
+    if settings.sequence_bias:
+        longest = max(len(sequence) for sequence, _ in settings.sequence_bias)
+        rows = [[*[FREE] * (longest - len(sequence)), *sequence] for sequence, _ in settings.sequence_bias]
+        biased, biases = np.array(rows, np.int32), np.array([bias for _, bias in settings.sequence_bias], np.float32)
+        options.biased, options.biases, options.biased_length = at(biased), at(biases), longest
+        kept += [biased, biases]
     return options, kept

@@ -10,7 +10,9 @@ from tiny_families import write_tiny
 
 import headwise
 from headwise.checkpoint.generation_config import (
+    ABOVE,
     CHECKS,
+    NUMBER,
     GenerationConfig,
     generation_config,
     read_generation_config,
@@ -29,7 +31,7 @@ def read(**values: Any) -> GenerationConfig:
     ("name", "value"),
     [
         *((name, value) for name in CHECKS for value in ("x", {"a": "b"}, [["a"]], math.nan)),
-        *((name, 2.0) for name in CHECKS if name not in ("length_penalty", "temperature", "top_p")),
+        *((name, 2.0) for name in CHECKS if CHECKS[name] not in (NUMBER, ABOVE) and name != "top_p"),
         ("num_beams", 0),
         ("num_beams", True),
         ("num_beams", 10**9),
@@ -46,6 +48,16 @@ def read(**values: Any) -> GenerationConfig:
         ("eos_token_id", [2, "3"]),
         ("bad_words_ids", [[]]),
         ("bad_words_ids", [3]),
+        ("repetition_penalty", 0.0),
+        ("repetition_penalty", True),
+        ("sequence_bias", {"(3, 4)": -1.0}),
+        ("sequence_bias", [[3], -1.0]),
+        ("sequence_bias", [[[3, 4]]]),
+        ("sequence_bias", [[[], -1.0]]),
+        ("sequence_bias", [[[-1], -1.0]]),
+        ("sequence_bias", [[[3, 40], -1.0]]),
+        ("sequence_bias", [[[3], "1"]]),
+        ("sequence_bias", [[[3], math.inf]]),
         ("no_timestamps_token_id", 1),
         ("task_to_id", {"transcribe": 40}),
         ("lang_to_id", {"<|en|>": None}),
@@ -93,12 +105,20 @@ def test_the_end_is_no_bad_word() -> None:
         ("forced_decoder_ids", [[1, 7]]),
         ("forced_decoder_ids", [[1, None], [2, 8]]),
         ("forced_decoder_ids", 5),
-        ("bad_words_ids", [[5, 6]]),
     ],
 )
 def test_settings_without_effect_are_reported(name: str, value: Any) -> None:
     assert read(**{name: value}).unused == (name,)
     assert read(**{name: None}).unused == ()
+
+
+def test_biases_of_sequences() -> None:
+    """The last bias of a sequence counts, and several words that are not wanted have the bias -inf."""
+    found = read(sequence_bias=[[[3, 4], 1], [[5], -2.5], [[3, 4], -math.inf]], bad_words_ids=[[6], [7, 8]])
+    assert found.special.sequence_bias == (((3, 4), -math.inf), ((5,), -2.5), ((7, 8), -math.inf))
+    assert (found.special.suppressed, found.unused) == ((6,), ())
+    assert read(sequence_bias=[]).special.sequence_bias == read(sequence_bias=None).special.sequence_bias == ()
+    assert read(repetition_penalty=2).settings.repetition_penalty == 2
 
 
 def test_the_usual_start_of_whisper_is_no_report() -> None:

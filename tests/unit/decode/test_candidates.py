@@ -27,6 +27,7 @@ SEARCHES = [
     {"beam_size": 3, "n_best": 3},
     {"sample": True, "n_best": 2, "top_k": 5, "seed": 4},
     {"beam_size": 3, "no_repeat_ngram": 2, "min_length_factor": 0.5},
+    {"beam_size": 3, "repetition_penalty": 1.5},
 ]
 
 

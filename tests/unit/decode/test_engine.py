@@ -296,6 +296,7 @@ def test_non_finite_outputs_are_an_error(model):
 
 IN_THE_SEARCH = {
     "beam_size": 5, "length_penalty": 0.3, "early_stopping": "never", "n_best": 2, "no_repeat_ngram": 2, "sample": True,
+    "repetition_penalty": 1.5,
     "max_length_factor": 1.5, "max_length_extra": 9, "min_length_factor": 0.5, "min_length_extra": 2,
     "temperature": 0.5, "top_k": 3, "top_p": 0.5, "seed": 2,
 }  # fmt: skip

@@ -59,7 +59,14 @@ def model(request):
 @pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("length", "settings"),
-    [(1, {}), (3, {}), (20, {}), (3, {"no_repeat_ngram": 2}), (3, {"min_length_factor": 1.5})],
+    [
+        (1, {}),
+        (3, {}),
+        (20, {}),
+        (3, {"no_repeat_ngram": 2}),
+        (3, {"repetition_penalty": 1.6}),
+        (3, {"min_length_factor": 1.5}),
+    ],
 )
 def test_output_is_that_of_greedy_search(model, settings, length):
     config = SearchSettings(beam_size=1, draft_length=length, max_length_extra=4, **settings)

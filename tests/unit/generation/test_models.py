@@ -129,12 +129,13 @@ def test_settings_of_old_files() -> None:
 
 
 def test_settings_of_file_and_call(make: Make) -> None:
-    file = {"do_sample": True, "top_k": 3, "temperature": 0.7, "repetition_penalty": 1.3, "eos_token_id": [2, 4]}
-    model = make("gpt2", generation=file | {"max_new_tokens": 7})
+    file = {"do_sample": True, "top_k": 3, "temperature": 0.7, "repetition_penalty": 1.3, "min_p": 0.1}
+    model = make("gpt2", generation=file | {"max_new_tokens": 7, "eos_token_id": [2, 4]})
     chosen, special = model.generation.settings, model.generation.special
     assert (chosen.sample, chosen.top_k, chosen.temperature) == (True, 3, 0.7)
     assert (special.eos_id, special.other_ends) == (2, (4,))
-    assert model.generation.unused == ("repetition_penalty",)
+    assert chosen.repetition_penalty == 1.3
+    assert model.generation.unused == ("min_p",)
     assert len(model.generate(["a"])[0].tokens) <= 7
     drawn = {model.generate(["a"], seed=seed)[0].text for seed in range(5)}
     assert len(drawn) > 1

@@ -45,6 +45,7 @@ def test_both_have_the_same_arguments(model: Translator) -> None:
     assert named["evaluate"] == {"sources", "references", "metrics", "tokenize", "multi30k", "arguments"}
     tried = {"beam_size", "n_best", "length_penalty", "early_stopping", "max_length_factor", "max_length_extra"}
     tried |= {"min_length_factor", "min_length_extra", "no_repeat_ngram", "sample", "temperature", "top_k", "top_p"}
+    tried |= {"repetition_penalty"}
     tried |= {"seed", "stop", "batch_size", "batch_tokens", "max_source_length", "shortlist", "draft_length", "compute"}
     assert {field.name for field in dataclasses.fields(SearchSettings)} == tried
 

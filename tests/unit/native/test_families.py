@@ -103,6 +103,9 @@ def compiled(network: nn.Module, compute: str = "float32") -> CompiledNetwork:
     return prepared
 
 
+BIASES = (((7,), 1.5), ((START, 8), 2.0), ((9, 10), -math.inf), ((11, 11), 3.0))
+
+
 def configured(
     settings: dict[str, Any] | None = None, ends: tuple[int, ...] = (END,), start: int = START, **ids: Any
 ) -> GenerationConfig:
@@ -169,6 +172,9 @@ def test_outputs_are_bit_identical_in_any_batch(name: str, compute: str) -> None
         ({"no_repeat_ngram": 2}, {"forced": (9,)}, []),
         ({"sample": True, "temperature": 2.0, "top_k": 0, "seed": 2**32 - 3}, {"forced": (9,)}, []),
         ({"sample": True, "top_k": 5, "no_repeat_ngram": 1}, {}, []),
+        ({"repetition_penalty": 1.7}, {"forced": (9,), "sequence_bias": BIASES}, []),
+        ({"repetition_penalty": 0.6, "beam_size": 1}, {"sequence_bias": BIASES}, [START, 5]),
+        ({"repetition_penalty": 2.0, "sample": True}, {"forced": (9,), "sequence_bias": BIASES}, []),
     ],
     ids=str,
 )

@@ -108,6 +108,10 @@ SEARCHES: dict[str, tuple[Any, Any, Any]] = {
     "begun with what is free": (limits(prefix=np.full((2, 1), -1)), SearchOptions(n_forced=1), None),
     "nothing left to write": (limits(prefix=np.full((2, 5), 6)), SearchOptions(n_forced=5), None),
     "more hypotheses than beams": (limits(), SearchOptions(n_best=5, early_stopping="no"), None),
+    "a penalty of nothing": (limits(), SearchOptions(repetition_penalty=0.0), None),
+    "a bias beyond the vocabulary": (limits(), SearchOptions(sequence_bias=(((3, 12), 1.0),)), None),
+    "a bias of no tokens": (limits(), SearchOptions(sequence_bias=(((), 1.0),)), None),
+    "a context of other sentences": (limits(context=np.zeros((3, 1), int)), PLAIN, None),
     "n-grams of less than nothing": (limits(), SearchOptions(no_repeat_ngram=-1), None),
     "a stop function and a shortlist": (
         limits(),

@@ -71,7 +71,7 @@ def test_prefixes_shortlists_and_repeats_with_phrases(build: Build, sentences: A
     model, sources = native(build(3.0, vocab_size=60)), sentences(*LENGTHS, vocab=60)
     phrases, prefixes = drawn(len(LENGTHS), 60), [[5, 9] if i % 2 else [] for i in range(len(LENGTHS))]
     few = CandidateTable(np.arange(12, 16), np.arange(60)[:, None] % 20 + 20)
-    for changes in ({}, {"no_repeat_ngram": 3}, {"min_length_factor": 1.5}):
+    for changes in ({}, {"no_repeat_ngram": 3}, {"min_length_factor": 1.5}, {"repetition_penalty": 1.3}):
         config = replace(CONFIG, beam_size=4, n_best=2, **changes)
         ways: list[dict[str, Any]] = [{"prefixes": prefixes}, {"shortlist": few}]
         for how in (*ways, ways[0] | ways[1]):

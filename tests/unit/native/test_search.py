@@ -360,6 +360,7 @@ FLIPPED: dict[str, Any] = {
     "beam_size": 2, "length_penalty": 0.3, "n_best": 2, "bos_id": 5, "eos_id": 6, "suppressed": (3,),
     "suppressed_first": (4,), "other_ends": (7,), "early_stopping": "no", "n_forced": 1, "forced_end": 0, "end_at": 3,
     "temperature": 0.5, "top_k": 2, "top_p": 0.5, "seed": 2, "no_repeat_ngram": 2, "bos_in_ngrams": True,
+    "repetition_penalty": 1.5, "sequence_bias": (((4, 5), 1.0),), "of_logits": True,
 }  # fmt: skip
 
 

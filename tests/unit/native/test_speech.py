@@ -119,6 +119,8 @@ def test_prompts_have_the_bits_of_token_by_token(compute: str) -> None:
         np.testing.assert_array_equal(state[0], whole[2 + i])
 
 
+CONTEXT: dict[str, Any] = {"context": np.array([[-1, 5, 41, 7]])}  # tokens before the output
+BIASES = (((41, 7, 6), 2.0), ((9,), 1.0), ((6, 8), 2.0))
 SEARCHES: dict[str, tuple[SearchOptions, dict[str, Any]]] = {
     "greedy": (GREEDY, {}),
     "beam": (replace(GREEDY, beam_size=4, n_best=4), {}),
@@ -127,6 +129,8 @@ SEARCHES: dict[str, tuple[SearchOptions, dict[str, Any]]] = {
     "no repetition": (replace(GREEDY, no_repeat_ngram=2, beam_size=2), {}),
     "at least": (GREEDY, {"min_length": np.array([8])}),
     "samples": (replace(GREEDY, n_best=5, temperature=0.7), {"streams": np.array([3])}),
+    "penalties": (replace(GREEDY, repetition_penalty=1.6, beam_size=2), CONTEXT),
+    "penalties of logits": (replace(GREEDY, repetition_penalty=1.6, sequence_bias=BIASES, of_logits=True), CONTEXT),
     "hot samples": (replace(GREEDY, n_best=3, top_k=9, top_p=0.8), {"streams": np.array([0])}),
 }
 SPEECH: dict[str, dict[str, Any]] = {
