@@ -24,6 +24,8 @@
 #         adds the figure that needs a trained model
 # bench-quick  every script in benchmarks/ once, on tiny generated data: do they still run? (ARGS='NAME ...': these)
 # quality translation quality on a corpus you have, e.g. make quality ARGS='multi30k --data DIR --out runs/ende'
+# task-pages  the recipes of the pages on labels, forecasts and pictures, with three seeds each, and their cheap baselines:
+#         are the figures those of the pages? Half an hour of one core; ARGS='--data DIR' (../shared/data), '--only trec'
 # sentence-model  train and pack the English-German sentence model of a release, within an hour on two cores; gets its data
 #         from manythings.org (Tatoeba, CC BY 2.0 FR) or from DATA=deu-eng.zip
 # peers   only set up .venv-peers, the environment of the benchmarks
@@ -44,7 +46,7 @@ SENTENCES := https://www.manythings.org/anki/deu-eng.zip
 DATA := build/deu-eng.zip
 
 .PHONY: demo test test-smaller test-all test-thorough test-commands test-native test-busy test-pythons test-distributed check-processors published check mutants ci ci-full \
-  sanitize wheels browser docs bench bench-quick quality sentence-model peers clean
+  sanitize wheels browser docs bench bench-quick quality task-pages sentence-model peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -145,6 +147,11 @@ bench-quick: $(VENV)/.browser
 
 quality: $(VENV)/.dev
 	@$(BIN)/python benchmarks/quality.py $(ARGS)
+
+task-pages: $(VENV)/.dev
+	@$(PIP) scikit-learn
+	@rm -rf build/tasks
+	@$(BIN)/python benchmarks/tasks.py --check --data ../shared/data --out build/tasks --cores 0 $(ARGS)
 
 sentence-model: $(DATA) $(VENV)/.web
 	@$(BIN)/python benchmarks/sentence_model.py $(DATA) $(ARGS)

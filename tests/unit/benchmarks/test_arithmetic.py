@@ -31,6 +31,8 @@ NAMES = (
     "lexical_aligner",
     "monolingual",
     "scaling",
+    "baselines",
+    "tasks",
 )
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the benchmarks are not part of the source distribution")
