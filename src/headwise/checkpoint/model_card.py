@@ -28,7 +28,7 @@ def model_card(
     rows = card_rows(config, about, n_parameters)
     rows["recipe"] += f"; every setting is in `{about.get('settings', 'config.json')}`"
     rows |= {"weights": what, "validation": _figures(config, figures, signature, about.get("search", ""))}
-    if compared := [compare(one, figures, config.train.best_metric) for one in about.get("baselines", [])]:
+    if compared := [compare_baseline(one, figures, config.train.best_metric) for one in about.get("baselines", [])]:
         rows["baselines"] = "; ".join(compared)
     rows["made with"] = f"headwise {about['headwise']}, torch {about['torch']}, Python {about['python']}"
     table = "\n".join(f"| {name} | {text} |" for name, text in rows.items())
@@ -41,14 +41,14 @@ def model_card(
 {(USAGE / f"{about.get('usage', config.model.task)}.md").read_text(encoding="utf-8")}"""
 
 
-def compare(baseline: Mapping[str, Any], figures: Mapping[str, float], metric: str) -> str:
+def compare_baseline(baseline: Mapping[str, Any], figures: Mapping[str, float], metric: str) -> str:
     """The metrics of an entry of "baselines", with advice if the model's `figures` are worse.
 
     Args:
         metric: that decides, if both have it; otherwise their first common one.
 
     >>> simple = {"name": "3-grams", "figures": {"loss": 1.5}, "advice": "train longer"}
-    >>> compare(simple, {"loss": 1.25}, "loss"), compare(simple, {"loss": 2.0}, "loss")
+    >>> compare_baseline(simple, {"loss": 1.25}, "loss"), compare_baseline(simple, {"loss": 2.0}, "loss")
     ('3-grams: loss 1.5000', '3-grams: loss 1.5000, better than this model: train longer')
     """
     own = baseline.get("figures", {})

@@ -86,7 +86,7 @@ from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
 
 TFIDF = "TF-IDF and logistic regression"
-Example = tuple[str, str]  # a text, or both texts of a pair with a space between them, and its label
+LabelledText = tuple[str, str]  # a text, or both texts of a pair with a space between them, and its label
 PROBLEM_WORDS = {ONE: "{} labels", SEVERAL: "{} labels, several for a text", NUMBER: "a number each"}
 
 
@@ -101,7 +101,7 @@ class ClassificationJob:
     valid: LabelledCorpus | LabelledDataset
     signature: str = ""
     layout: FolderLayout = TRAINED_LAYOUT
-    examples: Callable[[], list[list[Example]]] | None = field(default=None, kw_only=True)  # of both parts
+    examples: Callable[[], list[list[LabelledText]]] | None = field(default=None, kw_only=True)  # of both parts
 
     @property
     def baseline(self) -> dict[str, float]:
@@ -156,9 +156,8 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
     files, valid = spool(files), [] if parts else spool(labelled_corpora(request.valid))
     _warn_of_headers(request, files + valid)
     train, valid = (parts.train, [parts.valid]) if parts else (files, valid)
-    counts = count_labels(train)
+    labels = [*(counts := count_labels(train))]
     warn_of_rare_labels(request, counts)
-    labels = [*counts]
     check_labels(valid, labels)
     tokenizer = choose_tokenizer(
         request,
@@ -192,11 +191,11 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
             "training data": f"{', '.join(base_names(request.train))}: {len(training):,} texts",
         },
     }
-    config, examples = replace(config, model=model), partial(_examples, (train, valid))
-    return ClassificationJob(config, tokenizer, about, training, validating, examples=examples)
+    texts = partial(_examples, (train, valid))
+    return ClassificationJob(replace(config, model=model), tokenizer, about, training, validating, examples=texts)
 
 
-def _examples(parts: Sequence[Sequence[Corpus]], n_texts: int = 1) -> list[list[Example]]:
+def _examples(parts: Sequence[Sequence[Corpus]], n_texts: int = 1) -> list[list[LabelledText]]:
     """The labelled texts of the training and the validation files."""
     read = ((read_examples(corpus.paths[0], n_texts) for corpus in corpora) for corpora in parts)
     return [[(" ".join(texts), label) for rows in files for texts, label in rows] for files in read]

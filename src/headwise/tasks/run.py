@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.checkpoint.layout import is_family
-from headwise.checkpoint.model_card import compare, model_card
+from headwise.checkpoint.model_card import compare_baseline, model_card
 from headwise.checkpoint.trained import CONFIG
 from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
 from headwise.config.tasks import TASKS
@@ -182,9 +182,11 @@ def _final_message(reason: str, progress: Progress, folder: Path) -> str:
 
 
 def _compared(job: Job, about: Mapping[str, Any], progress: Progress) -> str:
-    """The baselines that are better than the model of a run, with advice."""
+    """The cheap baselines, with advice for a model that is worse."""
+    if progress.best is None:
+        return ""
     metric, found = job.config.train.best_metric, about.get("baselines", [])[1:]
-    return "".join(f"; {compare(one, progress.kept_figures, metric)}" for one in found if progress.best is not None)
+    return "".join(f"; {compare_baseline(one, progress.kept_figures, metric)}" for one in found)
 
 
 def _kept(progress: Progress, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Divergence: when a run ends because its numbers are not finite, and what its error says.
+"""Runs that cannot go on: their numbers are not finite, or memory or disk are full; what the error says.
 
 An update without a finite loss and gradient is skipped, so the parameters stay. A checkpoint keeps its name only if an
 update after it was finite (`trainer`), and `CheckpointSaver.discard` deletes those that turn out to be useless.
@@ -7,7 +7,9 @@ update after it was finite (`trainer`), and `CheckpointSaver.discard` deletes th
 from collections.abc import Sequence
 from pathlib import Path
 
-from headwise.errors import NonFiniteError
+import torch
+
+from headwise.errors import NonFiniteError, UserError, WriteError
 from headwise.training.checkpoint import saved_step
 
 MAX_SKIPPED_IN_A_ROW = 10  # updates without finite loss and gradient before the run stops
@@ -32,4 +34,18 @@ def diverged_error(step: int, what: str, rate: float, left: Sequence[Path], chan
     return NonFiniteError(
         f"step {step}: {what}; lower train.learning_rate (now {rate:g}), raise train.warmup_steps or set "
         f"train.clip_norm=1 (in a new run also model.norm_position=pre), {how}"
+    )
+
+
+def resources_error(
+    error: BaseException, what: str, tokens_per_batch: int, checkpoints: Sequence[Path]
+) -> UserError | None:
+    """The error for exhausted memory (`what`) or a full disk, with advice; None if `error` is another one."""
+    if isinstance(error, WriteError):
+        last = checkpoints[-1].name if checkpoints else "none yet"
+        return UserError(f"{error}, then resume with --resume; the last checkpoint is {last}")
+    if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
+        return None
+    return UserError(
+        f"{what}; lower train.tokens_per_batch (now {tokens_per_batch}) and raise train.accumulate to make up for it"
     )

@@ -19,9 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config.settings import RunConfig, meaningful
-from headwise.config.tasks import LOWER_IS_BETTER
 from headwise.data.batch import Stream, TrainingBatch
-from headwise.errors import NonFiniteError, UserError, WriteError
+from headwise.errors import NonFiniteError, WriteError
 from headwise.network.parameters import count_parameters
 from headwise.training.callbacks import Callback, Callbacks, TrainingStart
 from headwise.training.checkpoint import (
@@ -33,7 +32,7 @@ from headwise.training.checkpoint import (
     saved_step,
 )
 from headwise.training.deferred import UpdateSums, can_defer, step_if_finite
-from headwise.training.divergence import MAX_SKIPPED_IN_A_ROW, diverged_error
+from headwise.training.divergence import MAX_SKIPPED_IN_A_ROW, diverged_error, resources_error
 from headwise.training.metrics import Clock, MetricsLog, Terminal
 from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from headwise.training.progress import Progress, with_other_batches
@@ -42,7 +41,7 @@ from headwise.training.saver import CheckpointSaver
 from headwise.training.schedule import is_nearly_constant, learning_rate, peak_learning_rate
 from headwise.training.step import Objective
 from headwise.training.utilisation import device_peak, operations_of
-from headwise.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred
+from headwise.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred, cost
 
 Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
 
@@ -489,30 +488,10 @@ class Trainer:
 
     def _as_user_error(self, error: BaseException) -> BaseException:
         """A `UserError` for exhausted memory or a full disk, or `error` itself."""
-        text = str(error)
-        if isinstance(error, WriteError):
-            good = [path.name for path in checkpoint_paths(self.folder / CHECKPOINTS)]
-            return UserError(
-                f"{text}, then resume with --resume; the last checkpoint is {good[-1] if good else 'none yet'}"
-            )
-        out_of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
-        if not out_of_memory:
-            return error
         where = f"on a batch of {self.batches[-1].extent}" if self.batches else "in a validation"
-        return UserError(
-            f"step {self.progress.step + 1}: out of memory {where}; "
-            f"lower train.tokens_per_batch (now {self.config.train.tokens_per_batch}) "
-            "and raise train.accumulate to make up for it"
-        )
-
-
-def cost(figures: Mapping[str, float], name: str) -> float:
-    """A metric as a cost: negative if higher is better.
-
-    >>> cost({"loss": 2.0}, "loss"), cost({"accuracy": 0.5}, "accuracy")
-    (2.0, -0.5)
-    """
-    return figures[name] if name in LOWER_IS_BETTER else -figures[name]
+        what = f"step {self.progress.step + 1}: out of memory {where}"
+        checkpoints = checkpoint_paths(self.folder / CHECKPOINTS)
+        return resources_error(error, what, self.config.train.tokens_per_batch, checkpoints) or error
 
 
 def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:

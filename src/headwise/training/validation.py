@@ -1,12 +1,14 @@
 """Validation during training: processes share the computation of outputs, and each computes the metrics of all."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import nn
+
+from headwise.config.tasks import LOWER_IS_BETTER
 
 Outputs = dict[str, list[Any]]  # by name, one JSON value for each validated item, in order
 Item = TypeVar("Item")
@@ -73,3 +75,12 @@ class Sampling(Protocol):
 def mean_over_shards(outputs: Outputs, name: str, targets: str) -> float:
     """The sum of a metric divided by the number of targets."""
     return sum(outputs[name]) / max(1, sum(outputs[targets]))
+
+
+def cost(figures: Mapping[str, float], name: str) -> float:
+    """A metric as a cost: negative if higher is better.
+
+    >>> cost({"loss": 2.0}, "loss"), cost({"accuracy": 0.5}, "accuracy")
+    (2.0, -0.5)
+    """
+    return figures[name] if name in LOWER_IS_BETTER else -figures[name]
