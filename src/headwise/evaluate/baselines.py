@@ -54,22 +54,23 @@ def tfidf_labels(texts: Sequence[str], labels: Sequence[str], valid: Sequence[st
     Texts without spaces between words are read as characters.
     """
     try:
-        from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingImports]
-        from sklearn.linear_model import LogisticRegression  # pyright: ignore[reportMissingImports]
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
     except ImportError:
         return None
     spaced = sum(" " in text.strip() for text in texts) * 2 > len(texts)
     words = {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"\w+|[^\w\s]"}
     reading: dict[str, Any] = words if spaced else {"analyzer": "char", "ngram_range": (1, 3)}
     vectors, model = TfidfVectorizer(sublinear_tf=True, **reading), LogisticRegression(C=REGULARISATION, max_iter=300)
-    rows = evenly(len(texts), MOST_TEXTS).tolist()
+    rows: list[int] = evenly(len(texts), MOST_TEXTS).tolist()
     chosen = [labels[i] for i in rows]
     if len({*chosen}) < 2:
         return [chosen[0] for _ in valid]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of convergence
         model.fit(vectors.fit_transform([f"{texts[i]} " for i in rows]), chosen)
-    return model.predict(vectors.transform(valid)).tolist()
+    found: Any = model.predict(vectors.transform(valid))
+    return found.tolist()
 
 
 def usual_tags(
