@@ -93,7 +93,19 @@ UNSUPPORTED = {
     "max_time": None,
     "token_healing": False,
     "dola_layers": None,
+    "language": None,  # from here on: Whisper
+    "task": "transcribe",
+    "return_timestamps": False,
 }
+# Settings that change no output: of caches, of speculative decoding, and of what `transformers` returns besides it.
+HARMLESS = """
+transformers_version _from_model_config _commit_hash use_cache cache_implementation cache_config max_cache_len
+prefill_chunk_size low_memory disable_compile compile_config continuous_batching_config remove_invalid_values
+output_attentions output_hidden_states output_scores output_logits return_dict_in_generate is_assistant
+num_assistant_tokens num_assistant_tokens_schedule max_matching_ngram_size prompt_lookup_num_tokens speculation_type
+use_mtp assistant_confidence_threshold assistant_early_exit assistant_ensemble_weight assistant_lookbehind
+target_lookbehind forced_decoder_ids alignment_heads median_filter_width prev_sot_token_id
+"""
 WIDEST = 1 << 14  # number of hypotheses
 # Ids that must exist, unlike those that are only compared with a token.
 NEEDED = (
@@ -196,7 +208,8 @@ def read_generation_config(folder: Path, hf_config: Mapping[str, Any], has_encod
     path = folder / FILE
     values = read_json(path) if path.is_file() else dict(hf_config)
     try:
-        return generation_config(values, hf_config, has_encoder)
+        found = generation_config(values, hf_config, has_encoder)
+        return replace(found, unused=(*found.unused, *(_unknown(values) if path.is_file() else ())))
     except UserError as error:
         raise UserError(f"{path if path.is_file() else folder / 'config.json'}: {error}") from None
 
@@ -296,6 +309,12 @@ def _special_ids(values: Mapping[str, Any]) -> SpecialIds:
 def _unsupported(values: Mapping[str, Any]) -> tuple[str, ...]:
     absent = [name for name, usual in UNSUPPORTED.items() if values.get(name) not in (None, usual)]
     return (*absent, *(["forced_decoder_ids"] if _forces(values) else []))
+
+
+def _unknown(values: Mapping[str, Any]) -> list[str]:
+    """The settings that are known neither here nor to `transformers` 5, unless they are off."""
+    known = {*NAMES, *CHECKS, *UNSUPPORTED, *HARMLESS.split()}
+    return [name for name, value in values.items() if name not in known and value not in (None, False, "", [], {})]
 
 
 def _forces(values: Mapping[str, Any]) -> bool:

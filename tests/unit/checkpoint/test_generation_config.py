@@ -12,7 +12,10 @@ import headwise
 from headwise.checkpoint.generation_config import (
     ABOVE,
     CHECKS,
+    HARMLESS,
+    NAMES,
     NUMBER,
+    UNSUPPORTED,
     GenerationConfig,
     generation_config,
     read_generation_config,
@@ -110,6 +113,22 @@ def test_the_end_is_no_bad_word() -> None:
 def test_settings_without_effect_are_reported(name: str, value: Any) -> None:
     assert read(**{name: value}).unused == (name,)
     assert read(**{name: None}).unused == ()
+
+
+def test_unknown_settings_are_reported(tmp_path: Path) -> None:
+    """Those that are off, and those of transformers that change no output, are not."""
+    write = (tmp_path / "generation_config.json").write_text
+    write(json.dumps({"eos_token_id": 2, "top_z": 0.5, "beam_width": None, "greedy": False, "use_cache": True}))
+    assert read_generation_config(tmp_path, {}, has_encoder=True).unused == ("top_z",)
+    write(json.dumps({"eos_token_id": 2, "language": "german", "task": "transcribe", "return_timestamps": False}))
+    assert read_generation_config(tmp_path, {}, has_encoder=True).unused == ("language",)
+    assert read(d_model=8).unused == (), "of a config.json"
+
+
+def test_every_setting_of_transformers_is_known() -> None:
+    transformers = pytest.importorskip("transformers")
+    known = {*NAMES, *CHECKS, *UNSUPPORTED, *HARMLESS.split()}
+    assert {*vars(transformers.GenerationConfig())} <= known
 
 
 def test_biases_of_sequences() -> None:
