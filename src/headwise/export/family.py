@@ -108,7 +108,7 @@ class PretrainedExport:
     def greedy(self, texts: Sequence[str]) -> list[list[int]]:
         """Our greedy outputs: ids with forced tokens, without EOS, at most MAX_NEW_TOKENS."""
         greedy = SearchSettings(beam_size=1, max_length_factor=0.0, max_length_extra=MAX_NEW_TOKENS)
-        special = replace(self.own, source_end=(), forced_end=None)
+        special = replace(self.own, source_end=(), forced_end=None, sequence_bias=())
         found = decode_tokens(TorchEngine(self.network), self.sources(texts), greedy, special)
         return [[*self.forced, *ranked[0].tokens] for ranked in found]
 
