@@ -12,7 +12,7 @@ import torch
 from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
-from headwise.contract import FREE
+from headwise.contract import FREE, SpecialIds
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
@@ -123,3 +123,16 @@ def test_candidates_of_each_sentence_fill_whole_blocks():
     assert sets == [{1, 2, 3, 7, 10, 11, 79, 78, 87}, {1, 2, 3, 7, 12, 77, 87, 20}]
     assert found.ids[found.columns(np.array([20, 77]))].tolist() == [20, 77]
     assert found.columns(np.array([[FREE, 88, 10**6]])).tolist() == [[FREE] * 3]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_biases_of_sequences_on_a_shortlist(model, sources, few, beam_size):
+    """Tokens that are not on the shortlist are in no output, so neither are sequences that have them."""
+    biases = (((7,), 2.0), ((7, 7), -9.0), ((1, 8), 3.0), ((50, 8), 9.0), ((8, 51), 9.0))
+    config = replace(SHORT, beam_size=beam_size, repetition_penalty=1.2)
+    special = SpecialIds(sequence_bias=biases)
+    found, wanted, plain = (
+        [h.tokens for (h, *_) in decode_tokens(engine_of(form), sources, config, ids, shortlist=few)]
+        for form, ids in ((prepare_for_inference(model), special), (model, special), (model, SpecialIds()))
+    )
+    assert found == wanted != plain
