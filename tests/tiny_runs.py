@@ -35,6 +35,7 @@ CASES: dict[str, tuple[str, str, list[str], str, list[str], tuple[str, ...]]] = 
     "text": ("lm", "gpt", BLOCKS, "a.txt", LINES, ("loss", "perplexity")),
     "compressed": ("lm", "gpt", BLOCKS, "a.txt.gz", LINES, ("loss", "perplexity")),
     "documents": ("lm", "gpt", BLOCKS, "a.jsonl", DOCUMENTS, ("loss", "perplexity")),
+    "compressed-documents": ("lm", "gpt", BLOCKS, "a.jsonl.gz", DOCUMENTS, ("loss", "perplexity")),
     "pretrained-documents": ("lm", "init:gpt2", ["data.block_length=60"], "a.jsonl", DOCUMENTS[:3], ("loss",)),
     "masked-lines": ("mlm", "bert", MASKED, "a.txt", LINES, ("loss", "accuracy")),
     "masked-documents": ("mlm", "bert", MASKED, "a.jsonl", DOCUMENTS, ("loss", "accuracy")),

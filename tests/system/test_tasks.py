@@ -200,6 +200,9 @@ def test_labelled_texts_are_no_pairs(cli: Callable[..., Any], tmp_path: Path) ->
     assert "validating on 4 texts held out of the training files (10%); dropped " in ran.err
     assert "pair" not in ran.err
     assert "the training files hold 40 texts" in cli(*command[:-1], tmp_path / "n", "--valid", "40pairs").complaint
+    (tmp_path / "blank.tsv").write_text(" \tfirst\n", encoding="utf-8")
+    complaint = cli(*command[:-1], tmp_path / "n", "--valid", tmp_path / "blank.tsv").complaint
+    assert "blank.tsv: no line has text" in complaint and "pair" not in complaint
     assert json.loads((tmp_path / "m" / "config.json").read_text())["labels"] == ["first", "second"]
     assert "| labels | first, second |" in (tmp_path / "m" / "README.md").read_text()
     assert not (tmp_path / "m" / "generation_config.json").exists()

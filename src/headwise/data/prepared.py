@@ -146,7 +146,7 @@ def prepare(
         workers: at most so many processes tokenise a large corpus, for tokenizers trained here; the result is the same.
 
     Raises:
-        UserError: a file is invalid or no pair is left, and nothing is written; or no pair has text on both sides.
+        UserError: a file is invalid or no pair is left, and nothing is written; or no line has text on both sides.
     """
     from tqdm import tqdm  # not needed for translating
 
@@ -164,7 +164,7 @@ def prepare(
             share = workers if isinstance(tokenizer, Tokenizer) else 1  # others cannot be pickled
             processes = min(share, n_pairs // MIN_PAIRS_PER_WORKER)
             with (
-                tqdm(total=n_pairs, desc="tokenising", unit=" pairs", disable=shown) as bar,
+                tqdm(total=n_pairs, desc="tokenising", unit=" lines", disable=shown) as bar,
                 tokenising(processes, tokenizer, limits) as tokenise,
             ):
                 if n_pairs <= file_hashes.SHARD:
@@ -177,7 +177,7 @@ def prepare(
                     build_in_shards(target, shards, corpora, contents, tokenise, bar)
         prepared = open_prepared(target)
         if not clean and not any(all(map(str.strip, prepared.text(row))) for row in range(len(prepared))):
-            raise UserError(f"{', '.join(map(str, corpora))}: no pair has text on both sides; check the files")
+            raise UserError(f"{', '.join(map(str, corpora))}: no line has text on both sides; check the files")
         return prepared
 
 

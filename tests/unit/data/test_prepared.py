@@ -192,7 +192,7 @@ def test_a_damaged_cache_is_rebuilt(tmp_path, cache, builds, name, damage):
 @pytest.mark.parametrize("pairs", [[("", "")], [("a", ""), ("", "b")], [("a", "\u3000"), (" ", "\t")]])
 def test_validation_pairs_without_text_are_an_error(tmp_path, cache, pairs):
     for _ in "again":
-        with pytest.raises(UserError, match=r"a\.en.*a\.de.*no pair has text on both sides"):
+        with pytest.raises(UserError, match=r"a\.en.*a\.de.*no line has text on both sides"):
             prepare(aligned(tmp_path, pairs), TOKENIZER, CONFIG, cache, progress=False, clean=False)
     blank_and_whole = aligned(tmp_path, [*pairs, PAIRS[0]])
     assert len(prepare(blank_and_whole, TOKENIZER, CONFIG, cache, progress=False, clean=False)) == len(pairs) + 1
