@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from killing import records, wait_for_step
+from safetensors.torch import load_file
 from together import Program, group
 
 import headwise
 from headwise.cli import parse
 from headwise.errors import UserError
+from headwise.training.checkpoint import load_checkpoint
 
 pytestmark = pytest.mark.distributed
 STEPS = 24
@@ -162,6 +165,24 @@ def test_one_process_resumes_a_run_of_two(
         assert ours == pytest.approx(theirs, rel=1e-3)
     for ours, theirs in zip(*(records(path, "validation.jsonl") for path in (out, one)), strict=False):
         assert (ours["loss"], ours["bleu"]) == pytest.approx((theirs["loss"], theirs["bleu"]), rel=0.02)
+
+
+@pytest.mark.slow
+def test_a_sharded_run_stopped_before_its_first_validation_exports_all_weights(
+    command: list[str], start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "0")
+    out, later = tmp_path / "model", ["train.shard=full", "train.validate_every=1000", "train.max_steps=1000"]
+    program = start([*command, *PLAIN, *later, "--devices", 2, "--out", out])
+    wait_for_step(program, out, 6)
+    program.terminate()
+    assert "not validated\n" in finished(program)
+    exported = load_file(out / "model.safetensors")
+    *_, path = sorted((out / "checkpoints").iterdir())
+    stored = load_checkpoint(path).model
+    for name, weights in exported.items():
+        torch.testing.assert_close(weights, stored[name], rtol=0, atol=0)
+    assert headwise.load(out).translate(["a b"])
 
 
 @pytest.mark.slow
