@@ -25,7 +25,7 @@
 # bench-quick  every script in benchmarks/ once, on tiny generated data: do they still run? (ARGS='NAME ...': these)
 # quality translation quality on a corpus you have, e.g. make quality ARGS='multi30k --data DIR --out runs/ende'
 # task-pages  the recipes of the pages on labels, forecasts and pictures, with three seeds each, and their cheap baselines:
-#         are the figures those of the pages? Half an hour of one core; ARGS='--data DIR' (../shared/data), '--only trec'
+#         are the figures those of the pages? A quarter of an hour of one core; ARGS='--data DIR' (../shared/data), '--only trec'
 # sentence-model  train and pack the English-German sentence model of a release, within an hour on two cores; gets its data
 #         from manythings.org (Tatoeba, CC BY 2.0 FR) or from DATA=deu-eng.zip
 # peers   only set up .venv-peers, the environment of the benchmarks
