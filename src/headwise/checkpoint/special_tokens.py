@@ -185,8 +185,10 @@ def like(token: AddedToken, content: str) -> AddedToken:
 def token_splitter(tokens: Iterable[AddedToken]) -> Callable[[str], list[tuple[str, bool]]]:
     """What splits a text into tokens (True) and the texts between them (False), the longest token first.
 
+    As in `transformers`, a text also begins at a token that is no token because it is part of a word.
+
     >>> token_splitter([AddedToken("<sep>", lstrip=True), AddedToken("cat", single_word=True)])("a dog <sep> cats, cat")
-    [('a dog', False), ('<sep>', True), (' cats, ', False), ('cat', True)]
+    [('a dog', False), ('<sep>', True), (' ', False), ('cats, ', False), ('cat', True)]
     """
     known = {token.content: token for token in tokens if token.content}
     if not known:
