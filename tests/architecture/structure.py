@@ -38,23 +38,6 @@ LAYERS = (  # from the bottom up: a module imports from its own package and from
     ("cli",),
 )
 ENTRY_POINTS = ("", "__main__")  # the package's own names, and `python -m`
-# Functions that a table of modules calls by their names, so that every module of the package has them.
-PROTOCOLS: dict[str, frozenset[str]] = {
-    "cli.commands": frozenset({"add_options", "run"}),
-    "families": frozenset(
-        [
-            "config_from_hf",
-            "config_from_hf_2",
-            "config_to_hf",
-            "head_names",
-            "names",
-            "network_from_hf",
-            "network_to_hf",
-            "stack_from_hf",
-        ]
-    ),
-    "study": frozenset({"conditions", "figures", "judge", "measure"}),  # of a claim
-}
 DOORS = ("cli", "models.load")  # what may import inside functions: the requested command, the kind of model found
 
 NO_CODE = {
@@ -187,18 +170,6 @@ def defining(trees: Mapping[str, ast.Module], method: str, kinds: Sequence[str])
     ]
 
 
-def repeated_functions(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
-    """Public functions at module level whose name several modules use, with these modules; without `PROTOCOLS`."""
-    owners: dict[str, list[str]] = {}
-    for name, tree in trees.items():
-        known = {hook for parent, hooks in PROTOCOLS.items() if name.startswith(f"{parent}.") for hook in hooks}
-        for node in tree.body:
-            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            if is_function and not node.name.startswith("_") and node.name not in known:
-                owners.setdefault(node.name, []).append(name)
-    return {name: used for name, used in sorted(owners.items()) if len(used) > 1}
-
-
 def lines_of_code(text: str) -> int:
     """Lines of a Python source that hold code.
 
@@ -302,7 +273,6 @@ def figures(package: Path, run: bool) -> Iterator[tuple[str, object]]:
     yield "modules in the package root", sum("." not in name and not _is_package(package, name) for name in trees) + 1
     yield "subclasses of Model", (len(kinds), kinds)
     yield "classes of models with a `translate` of their own", defining(trees, "translate", kinds)
-    yield "public function names in several modules", len(repeated_functions(trees))
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in package.rglob("*.py"))
     yield "lines of Python", f"{lines:,}"
     for name in ("train", "translate"):

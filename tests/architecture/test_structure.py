@@ -15,7 +15,6 @@ from architecture.structure import (
     late,
     layer,
     modules,
-    repeated_functions,
     subclasses,
     upward,
 )
@@ -117,8 +116,7 @@ def test_what_is_wrong_is_found() -> None:
         "cli.train:1 imports models.load"
     ]
     trees = {
-        "a": ast.parse("class Model: ...\nclass B(Model): ...\ndef f(): ..."),
-        "b": ast.parse("class C(a.B): ...\ndef f(): ..."),
+        "a": ast.parse("class Model: ...\nclass B(Model): ..."),
+        "b": ast.parse("class C(a.B): ..."),
     }
     assert subclasses(trees) == ["B", "C"]
-    assert repeated_functions(trees) == {"f": ["a", "b"]}
