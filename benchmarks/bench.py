@@ -32,7 +32,7 @@ from turns import fastest
 from work import SIZES
 from workers import Worker
 
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 
 GOALS = {
     "train-d256": 1.8,
@@ -186,7 +186,7 @@ def natural_figure(model: Path, source: Path, folder: Path, cores: int) -> Found
     """`decode-natural`: beam 4 on a trained model with outputs of natural length; also with its shortlist."""
     exports.export(model, folder)
     agreed = decoding.check_agreement(folder)
-    tokenizer = read_any(model).tokenizer
+    tokenizer = read_folder(model).tokenizer
     sources = [ids for ids in tokenizer.encode_batch(decoding.lines(source)) if ids][: machine.pick(512, 16)]
     pairs = {"decode-natural": ("ours int8", "ctranslate2 int8")}
     if (model / exports.SHORTLIST).is_file():

@@ -17,9 +17,9 @@ from exports import load_transformers, vocabulary
 from machine import now
 from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.sidecar_files import read_shortlist
 from headwise.checkpoint.trained import read_settings
-from headwise.checkpoint.with_torch import read_any
 from headwise.config.model import ModelConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
@@ -59,7 +59,7 @@ def ours(
     On CUDA, `captured` is whether steps become CUDA graphs.
     """
     os.environ |= {} if captured else {SWITCH: "0"}
-    directory = read_any(folder / "headwise", device)
+    directory = read_folder(folder / "headwise", device)
     table = candidate_table(folder / "headwise", directory.tokenizer) if shortlist else None
     model: Any = directory.weights.searcher(compute) if library else directory.network
     if model is None:
@@ -168,7 +168,7 @@ def transformers(folder: Path) -> Translate:
 
 def graphs(folder: Path, compute: str, runtime: str) -> Translate:
     """Greedy search with the two graphs of `headwise export --to onnx`, run by "onnxruntime" or "openvino"."""
-    translator = _GRAPHS[runtime](exported_model(read_any(folder / "headwise")), folder / f"onnx-{compute}")
+    translator = _GRAPHS[runtime](exported_model(read_folder(folder / "headwise")), folder / f"onnx-{compute}")
 
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:
         assert job.beam == 1 and job.length, "only greedy search with a forced length"
@@ -248,7 +248,7 @@ def settings(folder: Path) -> ModelConfig:
 
 def read_network(folder: Path) -> Transformer:
     """Our model in `folder`."""
-    return read_any(folder / "headwise").network
+    return read_folder(folder / "headwise").network
 
 
 def _until_end(tokens: Tokens) -> Tokens:

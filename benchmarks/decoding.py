@@ -42,7 +42,7 @@ from turns import Spread, speed_ratio, spread, take_turns
 from work import SIZES, Size, decoding_operations, draw_lengths, draw_tokens
 from workers import Reply, Team, Worker
 
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 
 FORCED = 14  # steps per output
 INSTRUCTIONS = {  # environment of the contenders: our build, CTranslate2, and the products of both its backends
@@ -359,7 +359,7 @@ def measure_trained(folder: Path, cores: int, options: argparse.Namespace) -> tu
     """Tables of a trained model with outputs of natural length; every turn translates the whole file."""
     exports.export(options.model, folder)
     agreed = check_agreement(folder)
-    tokenizer = read_any(options.model).tokenizer
+    tokenizer = read_folder(options.model).tokenizer
     sources = [ids for ids in tokenizer.encode_batch(lines(options.source)) if ids]
     workers = contenders(folder, cores, options.contenders)
     found = []

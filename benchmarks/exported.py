@@ -20,7 +20,7 @@ import torch
 from quality import lines
 
 import headwise
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.evaluate.bleu import corpus_scores
 from headwise.export.exported import exported_model
 from headwise.export.run import export_model
@@ -55,7 +55,7 @@ def ctranslate2(model: str, folder: Path) -> Translate:
     import ctranslate2
 
     export_model(model, "ctranslate2", folder)
-    exported = exported_model(read_any(model))
+    exported = exported_model(read_folder(model))
     names, tokenizer = exported.pieces, exported.tokenizer
     ids = {name: i for i, name in enumerate(names)}
     translator = ctranslate2.Translator(str(folder), intra_threads=torch.get_num_threads())

@@ -12,9 +12,9 @@ import torch
 from work import BOS, EOS, PAD, SIZES, UNK
 
 from headwise.architectures.transformer import build_model
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.sidecar_files import SHORTLIST, read_shortlist
 from headwise.checkpoint.trained import write_settings, write_weights
-from headwise.checkpoint.with_torch import read_any
 from headwise.config.settings import RunConfig
 from headwise.data.tokenizer import Tokenizer
 from headwise.export import ctranslate2, hf, onnx
@@ -62,7 +62,7 @@ def _decided(model: Transformer) -> Transformer:
 
 def export(model_directory: Path, folder: Path) -> Path:
     """Write the formats of all peers into `folder`, and return it."""
-    exported = exported_model(read_any(model_directory))
+    exported = exported_model(read_folder(model_directory))
     for compute in ("float32", "int8"):
         there = folder / f"ctranslate2-{compute}"
         there.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def export_graphs(folder: Path, compute: str) -> Path:
     """Write the model in `folder` as graphs for ONNX Runtime and OpenVINO."""
     there = folder / f"onnx-{compute}"
     there.mkdir()
-    onnx.write_onnx(exported_model(read_any(folder / "headwise")), there, "", compute == "int8")
+    onnx.write_onnx(exported_model(read_folder(folder / "headwise")), there, "", compute == "int8")
     return there
 
 
@@ -88,7 +88,7 @@ def vocabulary_map(model_directory: Path) -> str:
     """Our shortlist in CTranslate2's format: a source token, a tab, and its target tokens. The line without a source
     token has the target tokens that are always allowed.
     """
-    exported = exported_model(read_any(model_directory))
+    exported = exported_model(read_folder(model_directory))
     shortlist = read_shortlist(model_directory, exported.tokenizer)
     names = vocabulary(exported.config.vocab_size)
     rows = [("", shortlist.frequent), *zip(names, shortlist.likely, strict=True)]

@@ -44,7 +44,11 @@ TINY = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num
 
 def ours(folder: Path, precision: str, threads: int) -> Continue:
     """The compiled library."""
-    network = LibraryText(read_pretrained_folder(folder, "cpu", "float32", _no_torch).weights.searcher(precision))
+    network = LibraryText(
+        read_pretrained_folder(
+            folder, "cpu", "float32", unsupported="the compiled library does not support it"
+        ).weights.searcher(precision)
+    )
 
     def go_on(prompt: list[int], length: int) -> Result:
         bounds = Bounds(np.zeros(1, int), np.array([length]), np.zeros((1, 0), int))
@@ -55,10 +59,6 @@ def ours(folder: Path, precision: str, threads: int) -> Continue:
         return times[1] - times[0], times[-1] - times[1], tokens
 
     return go_on
-
-
-def _no_torch() -> Any:
-    raise SystemExit("the compiled library does not support this model")
 
 
 def _ends(folder: Path) -> tuple[int, ...]:

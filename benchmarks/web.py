@@ -20,7 +20,7 @@ import machine
 from turns import spread, take_turns
 
 import headwise
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.export.web import page, wasm
 
 WORKER = "DedicatedWorker"  # Chromium's name of the thread
@@ -78,7 +78,7 @@ def write_pages(model: str, folder: Path) -> dict[str, Path]:
     for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
         page.wasm_builds = lambda relaxed=relaxed: binaries | {"relaxed": relaxed}
         made[build] = folder / f"{build}.html"
-        page.export_page(read_any(model), made[build])
+        page.export_page(read_folder(model), made[build])
     return made
 
 

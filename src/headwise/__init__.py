@@ -9,9 +9,9 @@ Importing the package is cheap: torch is loaded when it is first needed.
 """
 
 import gc
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from headwise.importing import named
 from headwise.version import __version__
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
     collects = gc.isenabled()
     gc.disable()  # modules are no garbage: to look for some among them takes a tenth of a first translation
     try:
-        return getattr(import_module(_HOMES[name]), name)
+        return named(f"{_HOMES[name]}:{name}", f"headwise.{name}")
     finally:
         if collects:
             gc.enable()

@@ -26,7 +26,7 @@ PACKAGE = ROOT / "src" / "headwise"
 
 LAYERS = (  # from the bottom up: a module imports from its own package and from the layers below
     ("errors", "version"),
-    ("config", "contract", "device"),
+    ("config", "contract", "device", "importing"),
     ("native",),
     ("data", "network"),
     ("architectures", "decode", "families", "report", "training"),
@@ -38,7 +38,10 @@ LAYERS = (  # from the bottom up: a module imports from its own package and from
     ("cli",),
 )
 ENTRY_POINTS = ("", "__main__")  # the package's own names, and `python -m`
-DOORS = ("cli", "models.load")  # what may import inside functions: the requested command, the kind of model found
+DOORS = (  # what may import inside functions: the requested command, the kind of model found, and what needs torch
+    *("cli", "models.load", "importing", "models.ensemble"),
+    *(f"checkpoint.{name}" for name in ("pretrained_folder", "read", "stored_network")),
+)
 
 NO_CODE = {
     tokenize.COMMENT,

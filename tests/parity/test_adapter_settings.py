@@ -13,7 +13,7 @@ from tiny_families import write_tiny
 
 from headwise.checkpoint.adapter_folders import MATRICES, PICKLED_MATRICES, describe_adapters
 from headwise.checkpoint.layout import ADAPTER
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.cli import main
 from headwise.errors import UserError
 from headwise.network.transformer import EncoderOnly, Transformer
@@ -92,7 +92,7 @@ def their_logits(theirs: Any) -> torch.Tensor:
 
 
 def our_logits(folder: Path) -> torch.Tensor:
-    network: Any = read_any(folder).network
+    network: Any = read_folder(folder).network
     with torch.no_grad():
         if isinstance(network, Transformer):
             return network.logits(network.states(READ, READ, torch.ones_like(READ, dtype=torch.bool)))
@@ -154,7 +154,7 @@ def test_unsupported_settings_are_named(adapters: Path, tmp_path: Path, name: st
     shutil.copytree(adapters, copied)
     change(copied, **{name: value})
     with pytest.raises(UserError) as caught:
-        read_any(copied)
+        read_folder(copied)
     assert name in str(caught.value) and "copied/adapter_config.json" in str(caught.value)
 
 
@@ -174,7 +174,7 @@ def test_matrices_that_the_settings_do_not_describe(
     shutil.copytree(adapters, copied)
     change(copied, **settings)
     with pytest.raises(UserError, match=words) as caught:
-        read_any(copied)
+        read_folder(copied)
     assert "q_proj" in str(caught.value) and MATRICES in str(caught.value)
 
 
@@ -203,7 +203,7 @@ def test_matrices_that_do_not_fit(
         tensors[key] = values
     save_file(tensors, copied / MATRICES)
     with pytest.raises(UserError, match=words):
-        read_any(copied)
+        read_folder(copied)
 
 
 def test_settings_that_are_off_or_without_effect(adapters: Path, tmp_path: Path) -> None:
@@ -227,10 +227,10 @@ def test_the_outputs_of_several_kinds_are_added(adapters: Path, tmp_path: Path) 
     """Each change is relative to the model, in any order."""
     write_adapters(tmp_path, "llama", {"use_dora": True, "target_modules": ["q_proj", "embed_tokens"]})
     change(tmp_path / "adapters", base_model_name_or_path=str(adapters.parent / "base"))
-    first, second = (read_any(folder).network for folder in (adapters, tmp_path / "adapters"))
-    base = dict(read_any(adapters.parent / "base").network.named_parameters())
+    first, second = (read_folder(folder).network for folder in (adapters, tmp_path / "adapters"))
+    base = dict(read_folder(adapters.parent / "base").network.named_parameters())
     for pair in ((adapters, tmp_path / "adapters"), (tmp_path / "adapters", adapters)):
-        both = dict(read_any(Path("+".join(map(str, pair)))).network.named_parameters())
+        both = dict(read_folder(Path("+".join(map(str, pair)))).network.named_parameters())
         for name, start in base.items():
             expected = first.get_parameter(name) + second.get_parameter(name) - start
             torch.testing.assert_close(both[name], expected, atol=1e-5, rtol=1e-5)
@@ -240,11 +240,11 @@ def test_modules_that_two_adapters_trained_in_full_cannot_be_added(tmp_path: Pat
     write_adapters(tmp_path, "llama", {"modules_to_save": ["lm_head"]})
     first, second = tmp_path / "adapters", tmp_path / "second"
     shutil.copytree(first, second)
-    read_any(Path(f"{first}+{second}"))  # the same ones
+    read_folder(Path(f"{first}+{second}"))  # the same ones
     tensors = load_file(first / MATRICES)
     save_file({key: value + (1 if "lm_head" in key else 0) for key, value in tensors.items()}, second / MATRICES)
     with pytest.raises(UserError, match=r"second: trained lm_head\.weight in full"):
-        read_any(Path(f"{first}+{second}"))
+        read_folder(Path(f"{first}+{second}"))
 
 
 def test_an_export_keeps_embeddings_that_are_no_longer_tied(tmp_path: Path) -> None:

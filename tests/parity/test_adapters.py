@@ -15,8 +15,8 @@ from tiny_families import write_tiny
 from headwise.checkpoint.adapter_folders import MATRICES
 from headwise.checkpoint.adapter_layout import AdapterLayout, adaptable, head_entries
 from headwise.checkpoint.layout import ADAPTER, read_json
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.with_torch import read_any
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
@@ -78,7 +78,7 @@ def our_logits(network: Any) -> torch.Tensor:
 
 def test_what_peft_saves_means_the_same_here(case: tuple[str, Any, Path, list[str]]) -> None:
     _, theirs, folder, _ = case
-    ours, base = read_any(folder / "adapters").network, read_any(folder / "base").network
+    ours, base = read_folder(folder / "adapters").network, read_folder(folder / "base").network
     expected = their_logits(theirs)
     torch.testing.assert_close(our_logits(ours), expected, atol=2e-5, rtol=1e-4)
     assert (our_logits(base) - expected).abs().max() > 0.01
@@ -90,14 +90,14 @@ def test_the_root_of_the_rank_divides_where_it_is_asked_for(tmp_path: Path) -> N
     config = peft.LoraConfig(r=4, lora_alpha=12, target_modules=["q_proj"], init_lora_weights=False, use_rslora=True)
     wrapped = peft.get_peft_model(theirs, config)
     wrapped.save_pretrained(tmp_path / "adapters")
-    found = our_logits(read_any(tmp_path / "adapters").network)
+    found = our_logits(read_folder(tmp_path / "adapters").network)
     torch.testing.assert_close(found, their_logits(wrapped), atol=2e-5, rtol=1e-4)
 
 
 def adapted_network(case: tuple[str, Any, Path, list[str]]) -> tuple[Any, AdapterLayout]:
     """Ours in training, with the matrices that peft has drawn; and where its adapters would be written to."""
     _, _, folder, names = case
-    model: Any = pretrained_model(read_any(folder / "base", dtype="float32"))
+    model: Any = pretrained_model(read_folder(folder / "base", dtype="float32"))
     layers = adaptable(model.network, model, names)
     network = make_trainable(model.network, 0.0)
     groups = [[name.removesuffix(".weight") for name in entry.names] for entry in layers]
@@ -148,7 +148,7 @@ def test_what_is_written_here_means_the_same_there(case: tuple[str, Any, Path, l
     again = peft.PeftModel.from_pretrained(base, out)
     expected = their_logits(theirs)
     torch.testing.assert_close(their_logits(again), expected, atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(our_logits(read_any(out).network), expected, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(our_logits(read_folder(out).network), expected, atol=2e-5, rtol=1e-4)
     assert {*load_file(out / MATRICES)} == {*load_file(folder / "adapters" / MATRICES)}
     assert read_json(out / ADAPTER)["base_model_name_or_path"] == str(folder / "base")
 
@@ -165,7 +165,7 @@ def test_peft_loads_adapters_with_new_heads(
     tmp_path: Path, task: str, architecture: str, head: list[str] | None
 ) -> None:
     write_tiny(tmp_path / "base", "bert")
-    base: Any = pretrained_model(read_any(tmp_path / "base", dtype="float32"))
+    base: Any = pretrained_model(read_folder(tmp_path / "base", dtype="float32"))
     model = with_head(
         base, {"tag": "token_class", "answer": "span", "embed": "none"}[task], ["A", "B"] * (task == "tag")
     )
@@ -183,7 +183,7 @@ def test_peft_loads_adapters_with_new_heads(
     assert read_json(tmp_path / "out" / ADAPTER)["modules_to_save"] == head
     theirs = getattr(transformers, architecture).from_pretrained(tmp_path / "base")
     found = peft.PeftModel.from_pretrained(theirs, tmp_path / "out").eval()(input_ids=READ)
-    ours: Any = read_any(tmp_path / "out").network.eval()
+    ours: Any = read_folder(tmp_path / "out").network.eval()
     mask = torch.ones_like(READ, dtype=torch.bool)
     expected = {
         "tag": lambda: (found.logits, ours(READ, mask)),

@@ -17,8 +17,8 @@ import torch
 from parity.test_tuning import CASES, IDS
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, curves
 
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.data.batch import Batch
@@ -69,7 +69,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Any, Any,
     torch.manual_seed(3)
     theirs = model_class(model_class.config_class(**IDS | values | {"init_std": 0.1}))
     theirs.save_pretrained(tmp_path)
-    model = pretrained_model(read_any(tmp_path, dtype="float32"))
+    model = pretrained_model(read_folder(tmp_path, dtype="float32"))
     assert isinstance(model, Translator)
     return request.param, theirs.train(), make_trainable(model.network, 0.0).train(), model
 

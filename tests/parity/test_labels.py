@@ -16,9 +16,9 @@ import torch
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves, stay_double
 from tokenizers import pre_tokenizers
 
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.tuned import SameLayout
 from headwise.checkpoint.vocabulary import read_vocabulary
-from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import apply_settings, load_recipe
 from headwise.data.encoded import EncodedText
@@ -81,7 +81,7 @@ def made(kind: str, head: str, folder: Path, **changes: Any) -> tuple[Any, Any]:
     # In float64 the eager attention of ModernBERT is NaN for padding that sees nothing.
     kernel = "sdpa" if kind == "ModernBert" else "eager"
     theirs = model_class.from_pretrained(folder, attn_implementation=kernel)
-    return theirs.train(), read_any(folder, dtype="float32")
+    return theirs.train(), read_folder(folder, dtype="float32")
 
 
 def logits_of(theirs: Any, src: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -249,7 +249,7 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(kind: str, before: s
         pooler = dict(theirs.base_model.pooler.named_parameters())
         for name, parameter in saved.pooler.named_parameters():
             torch.testing.assert_close(pooler[name], parameter)
-    again = read_any(tmp_path / "out")
+    again = read_folder(tmp_path / "out")
     torch.testing.assert_close(again.network(SRC, mask)[real], expected, atol=1e-5, rtol=1e-5)
 
 

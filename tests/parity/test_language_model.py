@@ -15,8 +15,8 @@ import pytest
 import torch
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves
 
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.config.training import TrainConfig
@@ -65,7 +65,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, DecoderOn
     torch.manual_seed(3)
     theirs = model_class(model_class.config_class(**IDS | values))
     theirs.save_pretrained(tmp_path)
-    model = read_any(tmp_path, dtype="float32")
+    model = read_folder(tmp_path, dtype="float32")
     own = make_trainable(model.network, 0.0, extra_dropout_rates(model.about, 0.0))
     return theirs.train(), own.train(), model
 
@@ -154,7 +154,7 @@ def test_gpt2_drops_what_transformers_drops(tmp_path: Path, monkeypatch: pytest.
         "forward",
         lambda self, x, residual=None: scaled(x, self.p, self.training) + (0 if residual is None else residual),
     )
-    model = read_any(tmp_path, dtype="float32")
+    model = read_folder(tmp_path, dtype="float32")
     own = make_trainable(model.network, 0.1, extra_dropout_rates(model.about, 0.1)).train()
     batch = next(batches(config().train))
     loss = theirs(input_ids=batch.tokens, labels=batch.tokens).loss

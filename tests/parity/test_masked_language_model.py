@@ -16,8 +16,8 @@ import pytest
 import torch
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves, stay_double
 
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.data.masked_sequences import MaskedBatch, MaskedLineBatch, MaskedLines, MaskedText, split_lines
@@ -84,7 +84,7 @@ def labels(batch: MaskedBatch | MaskedLineBatch) -> torch.Tensor:
 
 
 def loaded(folder: Path) -> EncoderModel:
-    model = pretrained_model(read_any(folder, dtype="float32"))
+    model = pretrained_model(read_folder(folder, dtype="float32"))
     assert isinstance(model, EncoderModel)
     return model
 

@@ -20,7 +20,7 @@ from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 from headwise.architectures.xlnet import XLNet, build_xlnet, partial_order_mask
 from headwise.checkpoint.from_scratch import ScratchLayout
 from headwise.checkpoint.layout import CONFIG
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.xlnet import XLNetLayout
 from headwise.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
 from headwise.config.model import TransformerConfig
@@ -90,7 +90,7 @@ def saved(folder: Path, **changes: Any) -> Any:
 
 def read(folder: Path, dropout: float = 0.0) -> LanguageModel:
     """The XLNet in a folder as a run begins with it."""
-    model = pretrained_model(read_any(folder, dtype="float32"))
+    model = pretrained_model(read_folder(folder, dtype="float32"))
     assert isinstance(model, LanguageModel)
     unfreeze(model.network, dropout)
     model.network.train()

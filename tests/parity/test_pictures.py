@@ -17,8 +17,8 @@ from side_by_side import SAME_LOSS, curves
 
 from headwise.architectures.hf_layouts import vit_config
 from headwise.checkpoint.from_scratch import picture_layout
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.data.image import Preprocessing
@@ -48,7 +48,7 @@ def both(tmp_path: Path) -> tuple[Any, Any, Any]:
     torch.manual_seed(3)
     theirs = transformers.ViTForImageClassification(transformers.ViTConfig(**SHAPE))
     theirs.save_pretrained(tmp_path / "vit")
-    model = read_any(tmp_path / "vit", dtype="float32")
+    model = read_folder(tmp_path / "vit", dtype="float32")
     return theirs.train(), make_trainable(model.network, 0.0).train(), model
 
 

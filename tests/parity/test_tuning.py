@@ -12,7 +12,7 @@ import pytest
 import torch
 from tiny_families import write_tiny
 
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.write import file_tensors
 from headwise.data.batch import collate
 from headwise.errors import UserError
@@ -61,7 +61,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         theirs.final_logits_bias.normal_()
     folder = tmp_path_factory.mktemp("tuning")
     theirs.save_pretrained(folder)
-    return theirs.train(), read_any(folder, dtype="float32")
+    return theirs.train(), read_folder(folder, dtype="float32")
 
 
 def test_loss_and_gradients(both: tuple[Any, Any]) -> None:
@@ -137,7 +137,7 @@ def test_everything_is_dropped_that_transformers_drops(
     loss = theirs(
         input_ids=batch.src, attention_mask=batch.src_mask.long(), decoder_input_ids=batch.tgt_in, labels=labels
     ).loss
-    folder = read_any(tmp_path, dtype="float32")
+    folder = read_folder(tmp_path, dtype="float32")
     dropout = next(rates[name] for name in ("dropout", "dropout_rate") if name in rates)
     network = make_trainable(folder.network, dropout, extra_dropout_rates(folder.about, dropout)).train()
     assert not attention_for(network, batch.src_mask)
@@ -148,7 +148,7 @@ def test_everything_is_dropped_that_transformers_drops(
         return own / batch.n_targets
 
     torch.testing.assert_close(own_loss(), loss, atol=1e-5, rtol=1e-5)
-    plain = make_trainable(read_any(tmp_path, dtype="float32").network, dropout)
+    plain = make_trainable(read_folder(tmp_path, dtype="float32").network, dropout)
     with without_extra_dropout(network):
         network.eval()
         assert attention_for(network, batch.src_mask) == attention_for(plain, batch.src_mask)

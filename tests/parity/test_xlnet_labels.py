@@ -15,7 +15,7 @@ import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 
 from headwise.architectures.xlnet import XLNetClassifier
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.xlnet import XLNetLayout
 from headwise.checkpoint.xlnet_names import xlnet_file_tensors
 from headwise.config.settings import apply_settings, load_recipe
@@ -171,7 +171,7 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(
     batch = next(batches(1))
     expected = asked(theirs.eval(), batch).logits
     torch.testing.assert_close(own.eval()(*batch.inputs), expected, atol=1e-5, rtol=1e-5)
-    again = pretrained_model(read_any(tmp_path / "out"))
+    again = pretrained_model(read_folder(tmp_path / "out"))
     assert isinstance(again, Classifier) and again.labels == (*labels,)
     torch.testing.assert_close(again.network(*batch.inputs), expected, atol=1e-5, rtol=1e-5)
     body = {name: p for name, p in base.network.named_parameters() if not name.startswith("head.")}
@@ -190,9 +190,9 @@ def test_what_a_body_becomes_is_loaded_with_the_same_logits(
 def test_other_heads_are_refused(kind: str, changes: dict[str, Any], expected: str, tmp_path: Path) -> None:
     saved(tmp_path, kind, **changes)
     with pytest.raises(UserError, match=expected):
-        read_any(tmp_path)
+        read_folder(tmp_path)
 
 
 def test_a_summary_says_nothing_where_there_are_no_labels(tmp_path: Path) -> None:
     saved(tmp_path, "LMHeadModel", summary_type="mean", summary_activation="relu")
-    assert pretrained_model(read_any(tmp_path)).info()["n_classes"] == 0
+    assert pretrained_model(read_folder(tmp_path)).info()["n_classes"] == 0

@@ -22,9 +22,9 @@ from headwise.checkpoint.companions import copy_companions
 from headwise.checkpoint.layout import CONFIG, WEIGHTS, read_json
 from headwise.checkpoint.manifest import check_manifest, seal
 from headwise.checkpoint.published import file_shapes
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.trained import write_file, write_json
 from headwise.checkpoint.vocabulary import SETTINGS, library_tokenizer, read_vocabulary
-from headwise.checkpoint.with_torch import read_any
 from headwise.errors import UserError
 
 LISTS = ("additional_special_tokens", "extra_special_tokens")  # of special tokens, in the files of a tokenizer
@@ -72,7 +72,7 @@ def _write(folder: Path, draft: Path, config: Mapping[str, Any], origins: Mappin
     write_file(draft / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
     write_json(draft / CONFIG, new_config)
     seal(draft)
-    _ = read_any(draft)
+    _ = read_folder(draft)
 
 
 def _has_decoder_config(config: Mapping[str, Any]) -> bool:

@@ -21,8 +21,8 @@ from headwise.checkpoint.from_scratch import PIXELS
 from headwise.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, read_json
 from headwise.checkpoint.manifest import seal
 from headwise.checkpoint.published import unread_tensors
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.trained import GENERATION, write_file, write_json
-from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import file_tensors
 from headwise.errors import UserError, writing
 from headwise.families.vision_encoder_decoder import FAMILY
@@ -42,7 +42,7 @@ def write_composed(encoder_path: Path, decoder_path: Path, out: Path, seed: int 
     """
     if out.exists():
         raise UserError(f"{out}: already exists; name a new folder")
-    encoder, decoder = (read_any(path, dtype="float32") for path in (encoder_path, decoder_path))
+    encoder, decoder = (read_folder(path, dtype="float32") for path in (encoder_path, decoder_path))
     values = _values(encoder, decoder)
     config = FAMILY.config_from_hf(values)
     own = _parameters_of_both(encoder, decoder)

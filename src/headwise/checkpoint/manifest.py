@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Thread
 
+from headwise.checkpoint.layout import PACKED
 from headwise.checkpoint.modules import module_files
 from headwise.errors import UserError, writing
 
@@ -216,3 +217,9 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def files_to_check(digests: Digests, weights: Sequence[str]) -> list[str]:
+    """The listed files to check when a model is loaded. Weights beside packed files are checked when they are read."""
+    packed = any(digests.folder.glob(PACKED.format("*")))
+    return [name for name in digests.names if not (packed and name in weights)]

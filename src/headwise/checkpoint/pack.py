@@ -1,11 +1,9 @@
 """Pack the weights of a translation model for the compiled library, ahead of time (`packed`)."""
 
 from pathlib import Path
-from typing import NoReturn
 
 from headwise.checkpoint.manifest import seal
 from headwise.checkpoint.packed import write_packed
-from headwise.checkpoint.pretrained_folder import read_pretrained_folder
 from headwise.checkpoint.read import read_folder
 from headwise.config.settings import RunConfig
 from headwise.errors import UserError
@@ -26,10 +24,8 @@ def pack_model(folder: str | Path, compute: str = "") -> Path:
     if library() is None:
         raise UserError(f"{folder}: is packed by the compiled library, which {absence()}")
 
-    def unsupported() -> NoReturn:
-        raise UserError(f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is")
-
-    found = read_folder(folder, "cpu", "auto", ("translate",), read_pretrained_folder, unsupported)
+    unsupported = f"{folder}: torch computes with this network, and nothing is packed for it; use it as it is"
+    found = read_folder(folder, dtype="auto", tasks=("translate",), unsupported=unsupported)
     own = found.config.decode.compute if isinstance(found.config, RunConfig) else "auto"
     compute = compute or (NUMBERS[0] if own == "auto" else own)
     if compute not in NUMBERS:

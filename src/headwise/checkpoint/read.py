@@ -1,26 +1,29 @@
 """One reader of model folders, whichever layout they are in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from headwise.checkpoint.compiled import axes_for_library, fits
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.hub import folder_of
-from headwise.checkpoint.layout import PACKED, WEIGHTS, is_family
-from headwise.checkpoint.manifest import Digests
+from headwise.checkpoint.layout import WEIGHTS, is_family
+from headwise.checkpoint.manifest import Digests, files_to_check
 from headwise.checkpoint.other_formats import other_format
-from headwise.checkpoint.stored_network import LibraryParameters, StoredNetwork, TorchSide
+from headwise.checkpoint.pretrained_folder import read_pretrained_folder
+from headwise.checkpoint.stored_network import Built, LibraryParameters, StoredNetwork
 from headwise.checkpoint.trained import read_tokenizer, read_weights, settings_for
 from headwise.errors import UserError
+from headwise.importing import torch_needed
 
 
 def read_folder(
     path: str | Path,
-    device: str,
-    dtype: str,
-    tasks: Sequence[str] | None,
-    read_pretrained: Callable[..., Folder] | None,
-    torch_side: Callable[[], TorchSide],
+    device: str = "cpu",
+    dtype: str = "file",
+    tasks: Sequence[str] | None = None,
+    published: bool = True,
+    ignore_keys: Collection[str] = (),
+    unsupported: str = "",
 ) -> Folder:
     """The model in `path`, which may be a name of the hub.
 
@@ -29,8 +32,9 @@ def read_folder(
         dtype: precision of a pretrained model, as `headwise.load` takes it; "file": that of the file, the widest of
             several.
         tasks: the model must have been trained here for one of these; None: anything will do.
-        read_pretrained: `pretrained_folder.read_pretrained_folder`, for pretrained models; None: they will not do.
-        torch_side: gives what needs torch, when it is needed.
+        published: whether a pretrained model will do.
+        ignore_keys: unknown keys of a pretrained model's config.json to ignore.
+        unsupported: the error if the compiled library does not support the network; "" = torch computes with it.
 
     Raises:
         UserError: something is missing, not understood, does not fit or is not what the manifest lists, or it is a
@@ -39,8 +43,8 @@ def read_folder(
     folder = folder_of(path)
     if found := other_format(folder):
         raise UserError(f"{path}: {found}")
-    if read_pretrained and is_family(folder):
-        return read_pretrained(folder, device, dtype, torch_side)
+    if published and is_family(folder):
+        return read_pretrained_folder(folder, device, dtype, ignore_keys, unsupported)
     digests = Digests(folder)
     names = files_to_check(digests, [WEIGHTS])
     digests.begin(names)
@@ -50,15 +54,17 @@ def read_folder(
     parameters = None
     if axes and fits(axes, weights.shapes):
         parameters = LibraryParameters(axes, weights, folder, digests, [WEIGHTS])
+    elif unsupported:
+        raise UserError(unsupported)
     else:
         digests.check([WEIGHTS])
-    network = StoredNetwork(torch_side, lambda side: side.build_trained(config.model, weights, device), parameters)
+
+    def build() -> Built:
+        with torch_needed():
+            from headwise.checkpoint.with_torch import build_trained
+        return build_trained(config.model, weights, device)
+
+    network = StoredNetwork(build, parameters)
     tokenizer = None if config.model.task == "forecast" else read_tokenizer(folder, config)
     digests.check(names)
     return Folder(folder, config, about, device, network, lambda: tokenizer)
-
-
-def files_to_check(digests: Digests, weights: Sequence[str]) -> list[str]:
-    """The listed files to check when a model is loaded. Weights beside packed files are checked when they are read."""
-    packed = any(digests.folder.glob(PACKED.format("*")))
-    return [name for name in digests.names if not (packed and name in weights)]

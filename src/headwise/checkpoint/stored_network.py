@@ -1,24 +1,22 @@
 """The network of a model folder: the compiled library reads its parameters, the torch module is made on request.
 
-Nothing here needs torch: the module that builds networks of torch and searches with them is passed in (`TorchSide`).
+Importing this module needs no torch; what the compiled library does not support is imported where it is used.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from headwise.checkpoint.compiled import compiled
 from headwise.checkpoint.compiled_encoder import compiled_encoder
-from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.layout import PACKED
 from headwise.checkpoint.manifest import Digests
 from headwise.checkpoint.packed import FileStates, read_packed
-from headwise.checkpoint.weights import Arrays, WeightsFile
-from headwise.config.model import ModelConfig
+from headwise.checkpoint.weights import Arrays
 from headwise.contract import SearchEngine
 from headwise.native.encoder import CompiledEncoder
 from headwise.native.linear import NUMBERS
@@ -26,19 +24,6 @@ from headwise.native.network import CompiledNetwork
 from headwise.network.config import NetworkConfig
 
 Built = tuple[Any, Any]  # a torch module in evaluation mode, and what gives its forms for decoding
-
-
-@runtime_checkable
-class TorchSide(Protocol):
-    """What needs torch: the module `checkpoint.with_torch`."""
-
-    def build_trained(self, config: ModelConfig, weights: WeightsFile, device: str) -> Built: ...
-    def build_published(self, folder: Path, device: str, dtype: str) -> Built: ...
-    def prepared(self, network: Any, automatic: str = "float32") -> Built: ...
-    def native_available(self, network: Any) -> bool: ...
-    def unsupported_module(self, network: Any) -> str: ...
-    def engine_of(self, model: Any) -> SearchEngine: ...
-    def read_published(self, folder: Path, device: str, dtype: str, ignore_keys: Collection[str] = ()) -> Folder: ...
 
 
 @dataclass(frozen=True)
@@ -102,14 +87,9 @@ class StoredNetwork:
     the `network`.
     """
 
-    def __init__(
-        self,
-        torch_side: Callable[[], TorchSide],
-        build: Callable[[TorchSide], Built],
-        parameters: LibraryParameters | None,
-    ) -> None:
+    def __init__(self, build: Callable[[], Built], parameters: LibraryParameters | None) -> None:
         """`build` makes the torch module; it is called at once if the library cannot take the network."""
-        self._torch_side, self._build_torch = torch_side, build
+        self._build_torch = build
         self.parameters = parameters
         self._network: Any = None
         self._forms: Any = None
@@ -128,7 +108,9 @@ class StoredNetwork:
 
     def with_network(self, network: Any) -> "StoredNetwork":
         """Another network of the same kind, such as one that is being trained."""
-        return StoredNetwork(self._torch_side, lambda side: side.prepared(network), None)
+        from headwise.architectures.registry import decoding_variants
+
+        return StoredNetwork(lambda: (network, decoding_variants(network, "float32")), None)
 
     @property
     def changed(self) -> bool:
@@ -138,12 +120,20 @@ class StoredNetwork:
     @property
     def in_library(self) -> bool:
         """Whether the compiled library supports it."""
-        return self.parameters is not None or self._torch_side().native_available(self._network)
+        if self.parameters is not None:
+            return True
+        from headwise.network.compiled import native_available
+
+        return native_available(self._network)
 
     @property
     def unsupported(self) -> str:
         """The part of the network that the compiled library does not support; "" if it supports all."""
-        return "" if self.parameters else self._torch_side().unsupported_module(self._network)
+        if self.parameters:
+            return ""
+        from headwise.network.compiled import unsupported_module
+
+        return unsupported_module(self._network)
 
     @property
     def dtype(self) -> str:
@@ -166,7 +156,12 @@ class StoredNetwork:
 
     def engine(self, compute: str) -> SearchEngine:
         """What searches in this precision: the compiled library, or torch if the library cannot."""
-        return self.searcher(compute) or self._torch_side().engine_of(self.form(compute))
+        if searcher := self.searcher(compute):
+            return searcher
+        form = self.form(compute)
+        from headwise.decode.stepwise import engine_of
+
+        return engine_of(form)
 
     def form(self, compute: str) -> Any:
         """The network in this precision: in the compiled library, or a torch module if the library cannot."""
@@ -199,5 +194,5 @@ class StoredNetwork:
     def _build(self) -> None:
         if self.parameters:
             self.parameters.check()
-        self._network, self._forms = self._build_torch(self._torch_side())
+        self._network, self._forms = self._build_torch()
         self.parameters, self._compiled = None, {}

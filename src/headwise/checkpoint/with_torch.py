@@ -1,13 +1,10 @@
-"""The part of reading model folders that needs torch: networks, searching with them, and most pretrained models.
+"""The part of reading model folders that needs torch: networks, and most pretrained models.
 
-A `checkpoint.stored_network.TorchSide`. Code that uses torch anyway reads folders with `read_any`; `models.load`
-imports this module when it is first needed.
+`checkpoint.read` imports this module when it is first needed.
 """
 
-import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,58 +13,26 @@ import torch
 from headwise.architectures.registry import build_network, build_pooled_network, decoding_variants, with_parameters
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.imported import read_pretrained
-from headwise.checkpoint.pretrained_folder import read_pretrained_folder
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.stored_network import StoredNetwork
+from headwise.checkpoint.stored_network import Built, StoredNetwork
 from headwise.checkpoint.weights import WeightsFile
 from headwise.config.settings import WITH_DECODER, ModelConfig
 from headwise.contract import SearchEngine
 from headwise.decode.ensemble import AveragedNetworks
-from headwise.decode.stepwise import TorchEngine, engine_of
+from headwise.decode.stepwise import TorchEngine
 from headwise.device import decoding_precision
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES
-from headwise.network.compiled import native_available, unsupported_module
 from headwise.network.inference import rounded
 
-__all__ = [
-    "average_engines",
-    "build_published",
-    "build_trained",
-    "engine_of",
-    "native_available",
-    "prepared",
-    "read_any",
-    "read_published",
-    "unsupported_module",
-]
 
-
-def read_any(
-    path: str | Path,
-    device: str = "cpu",
-    dtype: str = "file",
-    tasks: Sequence[str] | None = None,
-    published: bool = True,
-    ignore_keys: Collection[str] = (),
-) -> Folder:
-    """`read.read_folder` for code that uses torch anyway."""
-    read_pretrained = partial(read_pretrained_folder, ignore_keys=ignore_keys) if published else None
-    return read_folder(path, device, dtype, tasks, read_pretrained, _torch_side)
-
-
-def _torch_side() -> Any:
-    return sys.modules[__name__]
-
-
-def build_trained(config: ModelConfig, weights: WeightsFile, device: str) -> tuple[Any, Any]:
+def build_trained(config: ModelConfig, weights: WeightsFile, device: str) -> Built:
     """A network trained here with its weights, in evaluation mode, and what gives its forms for decoding."""
     build: Any = build_network if config.task in WITH_DECODER else build_pooled_network
     network = with_parameters(build, config, weights, str(weights.path)).to(device)
     return prepared(network, _automatic(device))
 
 
-def build_published(folder: Path, device: str, dtype: str) -> tuple[Any, Any]:
+def build_published(folder: Path, device: str, dtype: str) -> Built:
     """The same for a pretrained network."""
     return prepared(read_pretrained(folder, device, dtype).network)
 
@@ -76,11 +41,10 @@ def read_published(folder: Path, device: str, dtype: str, ignore_keys: Collectio
     """A pretrained model of any kind; arguments as of `read_folder`."""
     found = read_pretrained(folder, device, dtype, ignore_keys)
     automatic = _automatic(device, getattr(found.config, "family", "")) if dtype == "auto" else "float32"
-    stored = StoredNetwork(_torch_side, lambda side: side.prepared(found.network, automatic), None)
-    return replace(found, weights=stored)
+    return replace(found, weights=StoredNetwork(lambda: prepared(found.network, automatic), None))
 
 
-def prepared(network: Any, automatic: str = "float32") -> tuple[Any, Any]:
+def prepared(network: Any, automatic: str = "float32") -> Built:
     """A network and what gives its forms for decoding; `automatic` is that of `decode.compute` = "auto"."""
     return network, decoding_variants(network, automatic)
 

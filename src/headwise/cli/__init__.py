@@ -16,7 +16,6 @@ import sys
 import warnings
 from collections.abc import MutableMapping, Sequence
 from contextlib import ExitStack
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from headwise.cli.help import RED, RESET, has_colours
@@ -24,7 +23,8 @@ from headwise.cli.parser import Needs, Parser
 from headwise.cli.rules import in_flags, refuse_meaningless, refuse_overwriting, typed_flags
 from headwise.cli.streams import open_streams
 from headwise.device import keep_to_quota
-from headwise.errors import FULL, INSTALL_TORCH, UserError, unknown, unwritable
+from headwise.errors import FULL, UserError, unknown, unwritable
+from headwise.importing import named
 from headwise.version import __version__
 
 UNWRITABLE = (*FULL, errno.EIO, errno.EBADF)  # numbers of errors of standard output
@@ -166,7 +166,7 @@ def _failed(message: str) -> int:
 
 
 def _discard_output() -> None:
-    """Send never_generated output nowhere, because Python would complain at exit."""
+    """Discard output that is still unwritten: nobody reads it, and Python would complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -227,12 +227,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _imported(module: str, command: str) -> Any:
     """A module of this package; `UserError` if it needs torch, which is not installed."""
-    try:
-        return import_module(f"headwise.cli.{module}")
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UserError(f"headwise {command} needs PyTorch, which is not installed: {INSTALL_TORCH}") from None
+    return named(f"headwise.cli.{module}", f"headwise {command}")
 
 
 def main_parser() -> Parser:

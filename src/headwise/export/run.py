@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.config.settings import RunConfig
 from headwise.errors import UserError, unknown
 from headwise.export import ctranslate2, family, hf, onnx
@@ -57,7 +57,7 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
         raise unknown("format", to, FORMATS)
     if int8 and to == "hf":
         raise UserError("--int8 is for ctranslate2 and onnx; transformers converts float32 weights itself")
-    out, folder = Path(out), read_any(model)
+    out, folder = Path(out), read_folder(model)
     if isinstance(folder.config, RunConfig):
         exported = exported_model(folder)
     elif to == "hf":

@@ -3,7 +3,7 @@
 Not here: the averaging itself (`native/search.c`, and with torch `decode.ensemble`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from headwise.config.settings import RunConfig
 from headwise.contract import SearchEngine
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
+from headwise.importing import torch_needed
 from headwise.models.model import Unable
 from headwise.models.translator import LoadedNetwork, Translator
 from headwise.models.workers import Loading
@@ -22,7 +23,6 @@ OF_ONE = (  # what is about one network
     *("walk", "walks"),
     *("attend", "attribute", "trace", "look_inside", "alignment_head", "known_alignment_head", "info"),
 )
-Average = Callable[[Sequence[Any], Sequence[Any], str], SearchEngine]  # engines, networks, numbers
 
 
 class Ensemble(Translator):
@@ -44,11 +44,8 @@ class Ensemble(Translator):
         return super().__getattribute__(name)
 
 
-def ensemble_of(models: Sequence[Translator], loading: Loading, average: Callable[[], Average]) -> Ensemble:
-    """Models as one; `UserError` for one whose tokenizer is not that of the first.
-
-    `average` gives what averages with torch, where the compiled library does not have all of them.
-    """
+def ensemble_of(models: Sequence[Translator], loading: Loading) -> Ensemble:
+    """Models as one; `UserError` for one whose tokenizer is not that of the first."""
     first, *others = models
     for model in others:
         if (model.hf_config == {}) != (first.hf_config == {}):
@@ -62,7 +59,7 @@ def ensemble_of(models: Sequence[Translator], loading: Loading, average: Callabl
                 f"{model.path}: has another tokenizer than {first.path}, and models that translate together share "
                 f"one{hint}"
             )
-    return Ensemble(AveragedTranslators(tuple(models), average), loading)
+    return Ensemble(AveragedTranslators(tuple(models)), loading)
 
 
 def _tokens(model: Translator) -> Any:
@@ -72,8 +69,8 @@ def _tokens(model: Translator) -> Any:
 class AveragedTranslators:
     """Several models as `models.translator.LoadedNetwork`."""
 
-    def __init__(self, members: tuple[Translator, ...], average: Callable[[], Average]) -> None:
-        self.members, self._average = members, average
+    def __init__(self, members: tuple[Translator, ...]) -> None:
+        self.members = members
         self._parts: list[LoadedNetwork] = [member._loaded for member in members]
         first = self._parts[0]
         self.path: Path = first.path
@@ -120,7 +117,10 @@ class AveragedTranslators:
         engines: list[Any] = [part.engine(compute) for part in self._parts]
         if all(isinstance(engine, CompiledNetwork) for engine in engines):
             return CompiledEnsemble(tuple(engines))
-        return self._average()(engines, [part.torch_module() for part in self._parts], compute)
+        networks = [part.torch_module() for part in self._parts]
+        with torch_needed():
+            from headwise.checkpoint.with_torch import average_engines
+        return average_engines(engines, networks, compute)
 
     def translator(self, source: str, target: str, instruction: str) -> TextTranslator:
         """That of the first, searching with all of them."""

@@ -6,10 +6,7 @@ what needs torch. The compiled library translates without torch (`checkpoint.com
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import partial
-from importlib import import_module
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from headwise.checkpoint.folder import Folder
@@ -17,7 +14,8 @@ from headwise.checkpoint.read import read_folder
 from headwise.config.settings import RunConfig
 from headwise.config.tasks import TASKS
 from headwise.device import device_name
-from headwise.errors import INSTALL_TORCH, UserError
+from headwise.errors import UserError
+from headwise.importing import named
 from headwise.models.ensemble import ensemble_of
 from headwise.models.kinds import model_kind
 from headwise.models.model import Model
@@ -61,31 +59,12 @@ def load(
     return _model_of(_read(path, device, dtype, ignore_keys=ignore_keys), dtype)
 
 
-def _torch_side() -> Any:
-    return _needing_torch("headwise.checkpoint.with_torch")
-
-
-def _read_pretrained(ignore_keys: Collection[str], *given: Any) -> Folder:
-    read = resolve_name("headwise.checkpoint.pretrained_folder:read_pretrained_folder")
-    return read(*given, ignore_keys=ignore_keys)
-
-
 def _inspector(*given: Any) -> Any:
-    return resolve_name("headwise.models.pair_inspector:PairInspector")(*given, _torch_inspector)
+    return named("headwise.models.pair_inspector:PairInspector")(*given, _torch_inspector)
 
 
 def _torch_inspector(*given: Any) -> Any:
-    return _needing_torch("headwise.models.torch_inspector").TorchInspector(*given)
-
-
-def _needing_torch(name: str) -> Any:
-    """A module or class that needs torch; `UserError` if torch is not installed."""
-    try:
-        return resolve_name(name) if ":" in name else import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UserError(f"this needs PyTorch, which is not installed: {INSTALL_TORCH}") from None
+    return named("headwise.models.torch_inspector").TorchInspector(*given)
 
 
 def _loading(paths: Sequence[str | Path], device: str, dtype: str) -> Loading:
@@ -100,8 +79,7 @@ def _read(
     published: bool = True,
     ignore_keys: Collection[str] = (),
 ) -> Folder:
-    read_pretrained = partial(_read_pretrained, ignore_keys) if published else None
-    return read_folder(path, device_name(device), dtype, tasks, read_pretrained, _torch_side)
+    return read_folder(path, device_name(device), dtype, tasks, published, ignore_keys)
 
 
 def _model_of(folder: Folder, dtype: str) -> Model:
@@ -111,24 +89,24 @@ def _model_of(folder: Folder, dtype: str) -> Model:
     folder = _decoding_in(dtype, folder)
     if folder.config.model.task == "translate":
         return Translator(TrainedNetwork(folder), loading)
-    return _made(_needing_torch(TASKS[folder.config.model.task].model), folder)
+    return _made(named(TASKS[folder.config.model.task].model), folder)
 
 
 def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
     """The model of a folder in the Hugging Face layout, or one that `headwise import` wrote."""
-    kind: Any = _needing_torch(f"headwise.models.{model_kind(folder.config)}")
+    kind: Any = named(f"headwise.models.{model_kind(folder.config)}")
     if kind is not Translator:
         model = _made(kind, folder)
-        find = resolve_name("headwise.families.registry:missing_head")  # a model trained here needs no families
+        find = named("headwise.families.registry:missing_head")  # a model trained here needs no families
         model.missing_head = find(folder.about, getattr(folder.config, "head", ""))
         return model
-    network = resolve_name("headwise.models.pretrained:PretrainedNetwork")(folder)
+    network = named("headwise.models.pretrained:PretrainedNetwork")(folder)
     return Translator(network, loading or _loading([folder.path], folder.device, "auto"))
 
 
 def _made(kind: Any, folder: Folder) -> Model:
     model = kind(folder)
-    model.needing_torch = _needing_torch
+    model.needing_torch = named
     return model
 
 
@@ -169,4 +147,4 @@ def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: s
     if len(models) == 1:
         return models[0]
     loading = _loading(paths, device_name(device), dtype)
-    return ensemble_of(models, loading, lambda: _torch_side().average_engines)
+    return ensemble_of(models, loading)

@@ -39,7 +39,7 @@ from headwise.tasks.classification import EncoderHeadJob, check_length
 from headwise.tasks.from_scratch import encoder_from_scratch
 from headwise.tasks.heads import ENCODERS, describe_run, head_message, network_with_head, pretrained_head, with_head
 from headwise.tasks.job import TrainRequest, notify
-from headwise.tasks.pretrained import FineTuning
+from headwise.tasks.pretrained import FineTuning, TaskJobs
 from headwise.training.loss import Loss, at_least_float32
 from headwise.training.packed import forward_of
 from headwise.training.step import Objective
@@ -148,6 +148,7 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 
 answering_job = partial(encoder_from_scratch, answering_fine_tuning_job, _texts)
 FINE_TUNING = FineTuning(answering_fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+JOBS = TaskJobs(answering_job, FINE_TUNING)
 
 
 def _files(request: TrainRequest) -> tuple[list[Question], list[Question], dict[str, Any]]:

@@ -32,7 +32,7 @@ from headwise.network.transformer import Transformer
 from headwise.tasks.conditional_generation import ConditionalGenerationJob
 from headwise.tasks.from_scratch import captioner_from_scratch
 from headwise.tasks.job import TrainRequest, base_names, notify
-from headwise.tasks.pretrained import FineTuning, extra_dropout_rates, make_trainable, vocabulary_row
+from headwise.tasks.pretrained import FineTuning, TaskJobs, extra_dropout_rates, make_trainable, vocabulary_row
 
 
 class CaptionerLayout(SameLayout):
@@ -139,6 +139,7 @@ FINE_TUNING = FineTuning(
     Captioner,
     "a ViT or DeiT with a GPT-2 (vision-encoder-decoder; `headwise join` makes one of two folders)",
 )
+JOBS = TaskJobs(captioning_job, FINE_TUNING)
 
 
 def _files(request: TrainRequest) -> tuple[list[Picture], list[Picture], dict[str, int]]:

@@ -67,7 +67,7 @@ from headwise.tasks.job import (
     hold_out,
     notify,
 )
-from headwise.tasks.pretrained import FineTuning, xlnet_model_settings
+from headwise.tasks.pretrained import FineTuning, TaskJobs, xlnet_model_settings
 from headwise.tasks.problems import (
     check_one_label,
     names_of_outputs,
@@ -338,6 +338,7 @@ FINE_TUNING = FineTuning(
     settings_of=xlnet_model_settings,
     heads=("none", "masked", "replaced", "token_class", "span", "text_class", "score", "permutation"),
 )
+JOBS = TaskJobs(classification_job, FINE_TUNING)
 
 
 def _labels(

@@ -43,7 +43,7 @@ from headwise.tasks.automatic import resolve_auto
 from headwise.tasks.job import TrainRequest, choose_tokenizer, held_out_entry, hold_out, notify
 from headwise.tasks.language_modelling import NoisedTextJob, texts_for_model
 from headwise.tasks.parallel_text import prepare_both
-from headwise.tasks.pretrained import FineTuning, trainable_network
+from headwise.tasks.pretrained import FineTuning, TaskJobs, trainable_network
 from headwise.tasks.translation import TranslationJob, completed, translator_rows
 from headwise.training.step import Objective, nll_of, translation_objective
 from headwise.training.validation import Outputs, Shard, mean_over_shards
@@ -142,6 +142,7 @@ def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Co
 
 
 FINE_TUNING = FineTuning(corruption_job, Translator, "a T5, mT5, BART or mBART", "block_length")
+JOBS = TaskJobs(denoising_job, FINE_TUNING)
 
 
 def _check_settings(request: TrainRequest, config: RunConfig) -> None:

@@ -42,7 +42,7 @@ from headwise.tasks.classification import check_length
 from headwise.tasks.from_scratch import encoder_from_scratch
 from headwise.tasks.heads import ENCODERS, describe_run, network_with_head, with_head
 from headwise.tasks.job import FolderLayout, TrainRequest, notify
-from headwise.tasks.pretrained import FineTuning
+from headwise.tasks.pretrained import FineTuning, TaskJobs
 from headwise.training.loss import Loss, at_least_float32
 from headwise.training.packed import states_of
 from headwise.training.step import Objective
@@ -174,6 +174,7 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 
 embedding_job = partial(encoder_from_scratch, embedding_fine_tuning_job, _texts)
 FINE_TUNING = FineTuning(embedding_fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+JOBS = TaskJobs(embedding_job, FINE_TUNING)
 
 
 def _files(request: TrainRequest) -> tuple[list[Texts], list[Texts], dict[str, Any]]:

@@ -23,6 +23,7 @@ from headwise.errors import UserError
 from headwise.evaluate.baselines import AT_ONCE, MOST_WINDOWS, Baseline, evenly, linear_forecaster
 from headwise.network.pooled import PooledEncoder
 from headwise.tasks.job import TRAINED_LAYOUT, FolderLayout, TrainRequest, base_names, notify
+from headwise.tasks.pretrained import TaskJobs
 from headwise.training.loss import Loss, squared_loss
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard, mean_over_shards
@@ -136,6 +137,9 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
     }
     model = replace(config.model, n_inputs=len(scaling.columns) * data.patch, n_outputs=data.horizon)
     return ForecastJob(replace(config, model=model), about, training, validating)
+
+
+JOBS = TaskJobs(forecast_job)
 
 
 def forecast_objective(model: nn.Module, train: TrainConfig) -> Objective:

@@ -8,9 +8,9 @@ from typing import Any
 from headwise.checkpoint.adapter_folders import home_of
 from headwise.checkpoint.added_tokens import write_with_added_tokens
 from headwise.checkpoint.layout import CONFIG, adapters_in, is_family, read_json
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.trained import read_settings, settings_for
 from headwise.checkpoint.vocabulary import read_vocabulary
-from headwise.checkpoint.with_torch import read_any
 from headwise.config.model import ModelConfig, TransformerConfig, longest_sequence
 from headwise.config.setting import converted
 from headwise.config.settings import (
@@ -202,7 +202,7 @@ def model_settings(path: str, task: str) -> ModelConfig:
 
     `task` is the task to train for, "" the usual one; `UserError` if the model does not support it.
     """
-    model = pretrained_model(read_any(path, dtype="float32"))
+    model = pretrained_model(read_folder(path, dtype="float32"))
     task = task or model.usual_task
     start = fine_tuning_of(task)
     model = start.fit(model, path)

@@ -43,7 +43,14 @@ from headwise.network.build import build
 from headwise.network.heads import CappedLanguageHead
 from headwise.network.transformer import DecoderOnly
 from headwise.tasks.job import FolderLayout, TrainRequest, base_names, choose_tokenizer, notify
-from headwise.tasks.pretrained import FineTuning, dropout_row, extra_dropout_rates, stack_rows, trainable_network
+from headwise.tasks.pretrained import (
+    FineTuning,
+    TaskJobs,
+    dropout_row,
+    extra_dropout_rates,
+    stack_rows,
+    trainable_network,
+)
 from headwise.training.loss import Loss, at_least_float32, sequence_loss
 from headwise.training.step import Objective, projection
 from headwise.training.validation import Outputs, Shard
@@ -192,6 +199,7 @@ def language_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: P
 FINE_TUNING = FineTuning(
     language_fine_tuning_job, LanguageModel, "a decoder (GPT-2, LLaMA)", "block_length", heads=("language",)
 )
+JOBS = TaskJobs(language_job, FINE_TUNING)
 
 
 def check_fine_tuning(request: TrainRequest, config: RunConfig) -> None:

@@ -41,7 +41,7 @@ from headwise.tasks.language_modelling import (
     texts_for_model,
     with_spooled_files,
 )
-from headwise.tasks.pretrained import FineTuning, trainable_network
+from headwise.tasks.pretrained import FineTuning, TaskJobs, trainable_network
 from headwise.training.loss import Loss
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard, mean_over_shards
@@ -173,6 +173,7 @@ FINE_TUNING = FineTuning(
     "block_length",
     heads=("masked",),
 )
+JOBS = TaskJobs(masked_job, FINE_TUNING)
 
 
 def _reading(

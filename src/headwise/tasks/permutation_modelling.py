@@ -36,7 +36,7 @@ from headwise.tasks.language_modelling import (
     with_spooled_files,
 )
 from headwise.tasks.masked_modelling import MaskedJob, check_block_room, tokenizer_with_template
-from headwise.tasks.pretrained import FineTuning, unfreeze, xlnet_model_settings, xlnet_rows
+from headwise.tasks.pretrained import FineTuning, TaskJobs, unfreeze, xlnet_model_settings, xlnet_rows
 from headwise.training.loss import Loss, at_least_float32
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
@@ -135,6 +135,7 @@ FINE_TUNING = FineTuning(
     settings_of=xlnet_model_settings,
     heads=("permutation",),
 )
+JOBS = TaskJobs(permutation_job, FINE_TUNING)
 
 
 def xlnet_shape(c: TransformerConfig) -> XLNetShape:

@@ -49,7 +49,7 @@ from headwise.tasks.heads import (
     with_head,
 )
 from headwise.tasks.job import FolderLayout, TrainRequest, base_names, notify
-from headwise.tasks.pretrained import FineTuning
+from headwise.tasks.pretrained import FineTuning, TaskJobs
 from headwise.training.loss import Loss, label_loss
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard
@@ -158,6 +158,7 @@ def picture_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Pa
 
 
 FINE_TUNING = FineTuning(picture_fine_tuning_job, VisionModel, "an image encoder (ViT, DeiT)")
+JOBS = TaskJobs(picture_job, FINE_TUNING)
 
 
 def _job(

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.errors import UserError
@@ -24,7 +24,7 @@ from headwise.network.config import NetworkConfig
 from headwise.network.dropout import Dropout
 from headwise.network.extra_dropout import DropoutRates, add_dropout
 from headwise.network.transformer import DecoderOnly, EncoderOnly, Transformer
-from headwise.tasks.job import Job, TrainRequest
+from headwise.tasks.job import Job, MakeJob, TrainRequest
 
 EXTRA_DROPOUT = {  # in config.json, besides the paper's dropout
     "attention_dropout": "attention",
@@ -138,7 +138,7 @@ class FineTuning:
 
     def read(self, path: str) -> Any:
         """The model in a folder, with weights in float32; `UserError` if the task does not support it."""
-        return self.fit(pretrained_model(read_any(path, dtype="float32")), path)
+        return self.fit(pretrained_model(read_folder(path, dtype="float32")), path)
 
     def fit(self, model: Model, path: str) -> Any:
         """The model itself; `UserError` if the task, or the loss of an encoder-decoder, does not support it."""
@@ -149,6 +149,14 @@ class FineTuning:
             return model
         family = model.info().get("family", "another kind")
         raise UserError(f"--init {path}: is a {family} model that {model.does}; this task needs {self.expected}")
+
+
+@dataclass(frozen=True)
+class TaskJobs:
+    """How a task trains from scratch and from a pretrained model."""
+
+    from_scratch: MakeJob | None  # None = only from a pretrained model
+    fine_tuning: FineTuning | None = None  # None = only from scratch
 
 
 def xlnet_rows(model: Model) -> dict[str, str]:

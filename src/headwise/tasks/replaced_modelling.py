@@ -35,6 +35,7 @@ from headwise.network.transformer import EncoderOnly
 from headwise.tasks.job import TrainRequest
 from headwise.tasks.language_modelling import context_length, logits_loss, prepared_texts, with_spooled_files
 from headwise.tasks.masked_modelling import MaskedJob, check_block_room, masking_for, tokenizer_with_template
+from headwise.tasks.pretrained import TaskJobs
 from headwise.training.loss import Loss, at_least_float32
 from headwise.training.step import Objective
 from headwise.training.validation import Outputs, Shard, mean_over_shards
@@ -163,6 +164,9 @@ def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> Repl
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
     masked = partial(masked_sequences, length=length, around=(before, behind), masking=masking)
     return ReplacedJob(config, tokenizer, about, train, valid, layout, lambda: build_electra(*both), blocks=masked)
+
+
+JOBS = TaskJobs(replaced_job)
 
 
 def build_electra(discriminator: NetworkConfig, generator: NetworkConfig) -> Electra:

@@ -43,7 +43,7 @@ from headwise.tasks.heads import (
     with_head,
 )
 from headwise.tasks.job import TrainRequest, notify
-from headwise.tasks.pretrained import FineTuning
+from headwise.tasks.pretrained import FineTuning, TaskJobs
 from headwise.training.loss import label_loss
 from headwise.training.validation import Outputs, Shard
 
@@ -124,6 +124,7 @@ def _texts(request: TrainRequest) -> Iterator[str]:
 
 tagging_job = partial(encoder_from_scratch, tagging_fine_tuning_job, _texts)
 FINE_TUNING = FineTuning(tagging_fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+JOBS = TaskJobs(tagging_job, FINE_TUNING)
 
 
 def read_tags(

@@ -32,7 +32,14 @@ from headwise.models.speech import SpeechModel
 from headwise.network.transformer import Transformer
 from headwise.tasks.conditional_generation import ConditionalGenerationJob
 from headwise.tasks.job import TrainRequest, base_names, notify
-from headwise.tasks.pretrained import FineTuning, dropout_row, extra_dropout_rates, trainable_network, vocabulary_row
+from headwise.tasks.pretrained import (
+    FineTuning,
+    TaskJobs,
+    dropout_row,
+    extra_dropout_rates,
+    trainable_network,
+    vocabulary_row,
+)
 
 WITHOUT_SPACES = ("zh", "ja", "th", "lo", "my", "yue")  # as in OpenAI's tokenizer.py
 
@@ -95,6 +102,7 @@ def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) ->
 
 
 FINE_TUNING = FineTuning(transcription_job, SpeechModel, "Whisper")
+JOBS = TaskJobs(None, FINE_TUNING)
 
 
 def _check_options(request: TrainRequest) -> None:

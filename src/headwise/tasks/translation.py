@@ -13,9 +13,9 @@ from torch import nn
 from headwise.architectures.registry import build_network
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.layout import is_family
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.with_torch import read_any
 from headwise.config.data import TranslationData
 from headwise.config.model import longest_sequence
 from headwise.config.settings import WITH_DECODER, RunConfig
@@ -57,7 +57,14 @@ from headwise.tasks.parallel_text import (
     read_files,
     small_data_warnings,
 )
-from headwise.tasks.pretrained import FineTuning, dropout_row, extra_dropout_rates, trainable_network, vocabulary_row
+from headwise.tasks.pretrained import (
+    FineTuning,
+    TaskJobs,
+    dropout_row,
+    extra_dropout_rates,
+    trainable_network,
+    vocabulary_row,
+)
 from headwise.tasks.validation import FIRST, progress_bar, search_engine_of, validation_translations
 from headwise.training.step import Objective, nll_of, translation_objective
 from headwise.training.validation import Outputs, Shard, ValidationSample, mean_over_shards
@@ -186,7 +193,7 @@ def bleu(texts: Sequence[str], pairs: Sequence[Pair]) -> float:
 
 def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationJob:
     """Read, tokenise and check the data for training from scratch, or from a model trained here."""
-    start = read_any(request.init, tasks=WITH_DECODER, published=False) if request.init else None
+    start = read_folder(request.init, tasks=WITH_DECODER, published=False) if request.init else None
     if start:
         check_special(request.special, start.tokenizer, f"of --init {request.init}")
     files, train, valid, held = read_files(request)
@@ -294,7 +301,7 @@ def _translator(path: str, request: TrainRequest) -> Any:
     """The translator in a folder."""
     if is_family(path):
         return FINE_TUNING.read(path).between(request.source_language, request.target_language)
-    folder = read_any(path, tasks=WITH_DECODER, published=False)
+    folder = read_folder(path, tasks=WITH_DECODER, published=False)
     config = folder.config
     return TextTranslator(
         search_engine_of(folder.network), folder.tokenizer, config.decode, longest_sequence(config.model)
@@ -317,3 +324,4 @@ FINE_TUNING = FineTuning(
     "max_length",
     report_improvement,
 )
+JOBS = TaskJobs(translation_job, FINE_TUNING)

@@ -15,8 +15,8 @@ from headwise import cli
 from headwise.checkpoint.ctranslate2_file import is_ctranslate2
 from headwise.checkpoint.ctranslate2_folder import read_ctranslate2
 from headwise.checkpoint.imported import write_foreign
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.vocabulary import read_vocabulary
-from headwise.checkpoint.with_torch import read_any
 from headwise.contract import SpecialIds
 from headwise.errors import UserError
 from headwise.models.load import load
@@ -224,7 +224,7 @@ def test_tokenizers_of_other_models(
     if tokenizer_class:
         (tmp_path / "theirs/tokenizer_config.json").write_text(json.dumps({"tokenizer_class": tokenizer_class}))
     write_foreign(tmp_path / "ours", read_ctranslate2(tmp_path / "theirs"))
-    languages = PretrainedNetwork(read_any(tmp_path / "ours")).languages
+    languages = PretrainedNetwork(read_folder(tmp_path / "ours")).languages
     special, found = SpecialIds(), languages.encode("a", *(codes or ("", "")))
     known = [tokens[i] for i in found]
     assert known == around.replace("$A", "\u2581a").split()

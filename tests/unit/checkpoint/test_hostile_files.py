@@ -27,8 +27,8 @@ from headwise.checkpoint.ctranslate2_file import added_tokens, read_ctranslate2_
 from headwise.checkpoint.gguf_file import read_gguf_file
 from headwise.checkpoint.gguf_model import open_gguf
 from headwise.checkpoint.marian import read_marian
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.vocabulary import library_tokenizer
-from headwise.checkpoint.with_torch import read_any
 from headwise.errors import UserError
 
 TOKENS = ["<unk>", "<s>", "</s>", "\u2581", "a", "b", "ab", "\u2581a"]
@@ -91,7 +91,7 @@ def gguf_bytes(metadata: Mapping[str, Any], together: bool = False) -> bytes:
 
 def read_gguf(path: Path) -> None:
     with open_gguf(path) as folder:
-        read_any(folder)
+        read_folder(folder)
 
 
 def test_the_file_to_damage_is_read(tmp_path: Path) -> None:

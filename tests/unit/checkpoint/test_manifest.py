@@ -21,9 +21,9 @@ from headwise.architectures.transformer import build_model
 from headwise.checkpoint import manifest, trained
 from headwise.checkpoint.imported import write_imported
 from headwise.checkpoint.manifest import MANIFEST, Digests, check_manifest, read_manifest, seal
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.sidecar_files import write_alignment, write_shortlist
 from headwise.checkpoint.trained import write_decoding, write_file, write_settings, write_weights
-from headwise.checkpoint.with_torch import read_any
 from headwise.cli import main
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
@@ -214,7 +214,7 @@ def test_what_people_edit_is_not_listed(folder: Path) -> None:
 
 def test_an_imported_model_is_sealed(tmp_path: Path, write: Callable[..., Path]) -> None:
     """The folder that it was imported from, by another program, is not."""
-    write_imported(tmp_path / "imported", read_any(write("bert")))
+    write_imported(tmp_path / "imported", read_folder(write("bert")))
     assert {"config.json", WEIGHTS} <= {*check_manifest(tmp_path / "imported")}
     content = bytearray((tmp_path / "imported" / WEIGHTS).read_bytes())
     content[-1] ^= 64

@@ -18,7 +18,7 @@ import headwise
 from headwise.checkpoint.imported import write_imported
 from headwise.checkpoint.precision import dtype_for
 from headwise.checkpoint.published import read_checkpoint, unread_tensors
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.errors import UserError
 from headwise.models.pretrained import longest_text
 from headwise.network.build import FamilyNetwork
@@ -374,7 +374,7 @@ def test_an_old_file_with_views_is_imported(write: Any, tmp_path: Path) -> None:
     tensors["bert.pooler.dense.bias"] = torch.arange(16.0)[::2]
     torch.save(tensors, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    write_imported(tmp_path / "out", read_any(folder))
+    write_imported(tmp_path / "out", read_folder(folder))
     found = unread_tensors(tmp_path / "out")
     assert all(torch.equal(found[key], tensors[key]) for key in ("bert.pooler.dense.weight", "bert.pooler.dense.bias"))
 
@@ -571,12 +571,12 @@ def test_long_lines_are_translated_in_parts_where_a_table_of_positions_ends(kind
 def test_checkpoints_of_compiled_modules(tmp_path: Path, kind: str) -> None:
     """torch.compile adds a word to the names of a module, or of one inside it."""
     write_tiny(tmp_path, kind)
-    expected = dict(read_any(tmp_path).network.named_parameters())
+    expected = dict(read_folder(tmp_path).network.named_parameters())
     for name in (
         lambda key: f"_orig_mod.{key}",
         lambda key: key.removeprefix("_orig_mod.").replace(".", "._orig_mod.", 1),
     ):
         rename(tmp_path, name)
-        found = dict(read_any(tmp_path).network.named_parameters())
+        found = dict(read_folder(tmp_path).network.named_parameters())
         assert all(torch.equal(found[name], value) for name, value in expected.items())
         assert headwise.load(tmp_path, "cpu").info()["family"] == kind

@@ -19,9 +19,9 @@ import headwise
 from headwise.architectures.transformer import build_model
 from headwise.checkpoint import trained as module
 from headwise.checkpoint.manifest import seal
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.sidecar_files import read_shortlist, write_shortlist
 from headwise.checkpoint.trained import read_settings, write_settings, write_weights
-from headwise.checkpoint.with_torch import read_any
 from headwise.checkpoint.write import write_files
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
@@ -63,7 +63,7 @@ def translate(model: Transformer, tokenizer: Tokenizer, config: SearchSettings) 
 
 
 def test_what_is_written_is_read(folder: Path) -> None:
-    read = read_any(folder, tasks=("translate",))
+    read = read_folder(folder, tasks=("translate",))
     assert not read.network.training
     assert read.config == CONFIG
     assert read.about == {"format": 2, "recipe": "tiny", "torch": torch.__version__}
@@ -109,9 +109,9 @@ def test_who_may_read_one_file_may_read_all(folder: Path) -> None:
 
 
 def test_a_moved_directory_is_the_same_model(folder: Path, tmp_path: Path) -> None:
-    before = read_any(folder, tasks=("translate",))
+    before = read_folder(folder, tasks=("translate",))
     moved = shutil.move(folder, tmp_path / "elsewhere")
-    after = read_any(moved, tasks=("translate",))
+    after = read_folder(moved, tasks=("translate",))
     assert after.config == before.config
     assert translate(after.network, after.tokenizer, after.config.decode) == translate(
         before.network, before.tokenizer, before.config.decode
@@ -136,7 +136,7 @@ def test_what_is_no_weight_is_refused_by_name(folder: Path, dtype: torch.dtype) 
     name = next(iter(arrays))
     save_file({**arrays, name: arrays[name].to(dtype)}, folder / "model.safetensors")
     with pytest.raises(UserError, match=rf"model\.safetensors: {re.escape(name)} holds .*, not floating-point weights"):
-        read_any(folder, tasks=("translate",))
+        read_folder(folder, tasks=("translate",))
 
 
 def test_shared_embeddings_are_stored_once(folder: Path) -> None:
@@ -147,7 +147,7 @@ def test_shared_embeddings_are_stored_once(folder: Path) -> None:
 def test_a_generation_config_changed_by_hand_counts(folder: Path) -> None:
     path = folder / "generation_config.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"beam_size": 2', '"beam_size": 3'), encoding="utf-8")
-    assert read_any(folder, tasks=("translate",)).config.decode == replace(CONFIG.decode, beam_size=3)
+    assert read_folder(folder, tasks=("translate",)).config.decode == replace(CONFIG.decode, beam_size=3)
 
 
 def test_a_file_system_that_is_only_read_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_a_crash_while_writing_leaves_the_model_before(folder: Path, monkeypatch
 
 def message(path: Path) -> str:
     with pytest.raises(UserError) as caught:
-        read_any(path, tasks=("translate",), published=False)
+        read_folder(path, tasks=("translate",), published=False)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -246,7 +246,7 @@ def test_damage_is_one_line_that_names_the_file(
 ) -> None:
     damage(folder)
     if not cause:
-        assert read_any(folder, tasks=("translate",)).config == CONFIG
+        assert read_folder(folder, tasks=("translate",)).config == CONFIG
         return
     told = message(folder)
     assert file in told
@@ -271,7 +271,7 @@ def test_without_one_near_the_message_says_what_is_wanted(tmp_path: Path) -> Non
 
 def test_loading_leaves_the_callers_random_state_alone(folder: Path) -> None:
     before = torch.get_rng_state()
-    read_any(folder, tasks=("translate",))
+    read_folder(folder, tasks=("translate",))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -291,7 +291,7 @@ def test_a_shortlist_is_one_file_more(folder: Path) -> None:
     read = read_shortlist(folder, TOKENIZER)
     assert np.array_equal(read.frequent, a_shortlist().frequent)
     assert np.array_equal(read.likely, a_shortlist().likely)
-    assert read_any(folder, tasks=("translate",)).config == CONFIG
+    assert read_folder(folder, tasks=("translate",)).config == CONFIG
 
 
 def write_for_another_tokenizer(folder: Path) -> None:

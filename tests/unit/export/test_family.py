@@ -8,7 +8,7 @@ import torch
 from tiny_families import write_tiny
 
 import headwise
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.decode.stepwise import pad_right
 from headwise.errors import UserError
 from headwise.export.family import pretrained_export
@@ -35,7 +35,7 @@ def test_probabilities(name: str, tmp_path: Path) -> None:
     kind, changes = CASES[name]
     write_tiny(tmp_path / "model", kind, changes)
     export_model(tmp_path / "model", "ctranslate2", tmp_path / "out")
-    exported = pretrained_export(read_any(tmp_path / "model"), "ctranslate2")
+    exported = pretrained_export(read_folder(tmp_path / "model"), "ctranslate2")
     pieces, (src, mask) = exported.pieces, pad_right(SOURCES, 1)
     tgt_in = torch.tensor([[exported.special.bos_id, *target] for target in TARGETS])
     with torch.inference_mode():
@@ -53,7 +53,7 @@ def test_what_is_forced_and_what_is_never_written(tmp_path: Path) -> None:
     export_model(tmp_path / "model", "ctranslate2", tmp_path / "out", texts=["A dog"])
     from headwise.export import ctranslate2
 
-    exported = pretrained_export(read_any(tmp_path / "model"), "ctranslate2")
+    exported = pretrained_export(read_folder(tmp_path / "model"), "ctranslate2")
     (found,) = ctranslate2.greedy_by_ctranslate2(exported, tmp_path / "out", ["A dog"])
     assert found == exported.greedy(["A dog"])[0] and found[0] == 5
     assert not set(only) & set(found)

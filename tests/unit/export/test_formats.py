@@ -15,8 +15,8 @@ from torch import Tensor
 import headwise
 from headwise.checkpoint.ctranslate2_folder import read_ctranslate2
 from headwise.checkpoint.imported import write_foreign
+from headwise.checkpoint.read import read_folder
 from headwise.checkpoint.trained import write_decoding
-from headwise.checkpoint.with_torch import read_any
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
 from headwise.data.tokenizer import Tokenizer
@@ -58,7 +58,7 @@ def test_hf(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     path = make_model(**SHAPES[name])
     export_model(path, "hf", tmp_path / "out", texts=TEXTS)
-    exported = exported_model(read_any(path))
+    exported = exported_model(read_folder(path))
     src, src_mask, tgt_in, logits = teacher_forced(exported)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
     assert type(model).__name__ == ("PegasusForConditionalGeneration" if name == "pre" else "MarianMTModel")
@@ -116,7 +116,7 @@ def test_ctranslate2(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     library = pytest.importorskip("ctranslate2")
     path = make_model(**(SHAPES | MORE)[name])
     export_model(path, "ctranslate2", tmp_path / "out")
-    exported = exported_model(read_any(path))
+    exported = exported_model(read_folder(path))
     folder = tmp_path / "unsuppressed"
     folder.mkdir()
     ctranslate2.write_model(exported, folder, exported.pieces, "float32")
@@ -138,7 +138,7 @@ def test_ctranslate2(name: str, make_model: MakeModel, tmp_path: Path) -> None:
 def test_an_export_to_ctranslate2_is_imported_again(name: str, make_model: MakeModel, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     path = make_model(**(SHAPES | MORE)[name])
-    exported = exported_model(read_any(path))
+    exported = exported_model(read_folder(path))
     (tmp_path / "out").mkdir()
     ctranslate2.write_ctranslate2(exported, tmp_path / "out", TEXTS[0], int8=False)
     write_foreign(tmp_path / "back", read_ctranslate2(tmp_path / "out"))
@@ -162,7 +162,7 @@ def test_ctranslate2_in_int8(make_model: MakeModel, tmp_path: Path) -> None:
 def test_ctranslate2_never_writes_what_our_search_never_writes(make_model: MakeModel, tmp_path: Path) -> None:
     """Whatever is suppressed is not written, even if it were everything but one piece."""
     pytest.importorskip("ctranslate2")
-    exported = exported_model(read_any(make_model()))
+    exported = exported_model(read_folder(make_model()))
     only = exported.tokenizer.encode("dog")[-1]
     others = [i for i in range(exported.tokenizer.vocab_size) if i != only]
     ctranslate2.write_model(exported, tmp_path, exported.pieces, "float32", others)
@@ -173,7 +173,7 @@ def test_ctranslate2_never_writes_what_our_search_never_writes(make_model: MakeM
 def test_ctranslate2_may_write_nothing(make_model: MakeModel, tmp_path: Path) -> None:
     """An output that is empty here is also empty there; by default CTranslate2 writes at least one token."""
     pytest.importorskip("ctranslate2")
-    exported = exported_model(read_any(make_model()))
+    exported = exported_model(read_folder(make_model()))
     others = [i for i in range(exported.tokenizer.vocab_size) if i != exported.special.eos_id]
     ctranslate2.write_model(exported, tmp_path, exported.pieces, "float32", others)
     assert ctranslate2.greedy_by_ctranslate2(exported, tmp_path, ["A dog"]) == [[]]
@@ -200,7 +200,7 @@ ONNX: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("positions", ONNX)
 def test_graphs_of_onnx(positions: str, make_model: MakeModel) -> None:
     """As torch modules, before the exporter follows them: all at once and step by step."""
-    exported = exported_model(read_any(make_model(**ONNX[positions])))
+    exported = exported_model(read_folder(make_model(**ONNX[positions])))
     src, src_mask, tgt_in, logits = teacher_forced(exported)
     network = onnx.with_tables(exported.network)
     with torch.inference_mode():
@@ -226,7 +226,7 @@ def test_onnx(positions: str, make_model: MakeModel, tmp_path: Path) -> None:
     path = make_model(n_encoder_layers=1, **ONNX[positions])
     report = export_model(path, "onnx", tmp_path / "out", texts=TEXTS)
     assert report == "greedy translations of 3 texts are the same"
-    exported = exported_model(read_any(path))
+    exported = exported_model(read_folder(path))
     src, src_mask, tgt_in, logits = teacher_forced(exported)
     graphs = onnx.GreedyTranslator(exported, tmp_path / "out")
     start = graphs.source(src.numpy(), src_mask.numpy())
@@ -246,6 +246,6 @@ def test_onnx(positions: str, make_model: MakeModel, tmp_path: Path) -> None:
 
 def test_texts_of_the_check_are_translated_to_different_lengths(make_model: MakeModel) -> None:
     """Or equality would say little."""
-    exported = exported_model(read_any(make_model(norm_position="pre")))
+    exported = exported_model(read_folder(make_model(norm_position="pre")))
     found = exported.greedy(sample_texts(exported.tokenizer))
     assert len({tuple(tokens) for tokens in found}) > 6

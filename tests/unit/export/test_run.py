@@ -15,7 +15,7 @@ from tiny_families import write_tiny
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.imported import write_imported
 from headwise.checkpoint.manifest import MANIFEST
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import from_dict
 from headwise.errors import UserError
@@ -163,7 +163,7 @@ def test_heads_are_uneven_when_they_have_a_width_or_number_of_their_own() -> Non
 
 
 def test_texts_are_words_and_always_the_same(make_model: MakeModel) -> None:
-    exported = exported_model(read_any(make_model()))
+    exported = exported_model(read_folder(make_model()))
     texts = sample_texts(exported.tokenizer)
     assert len(texts) == 8 and texts == sample_texts(exported.tokenizer)
     assert all(word.isalpha() for text in texts for word in text.split())
@@ -195,7 +195,7 @@ def test_an_imported_family_goes_back_where_it_came_from(kind: str, changes: dic
     """Tensors, configuration and vocabulary as they were; other formats name who writes them."""
     there, ours, back = tmp_path / "there", tmp_path / "ours", tmp_path / "back"
     write_tiny(there, kind, changes)
-    write_imported(ours, read_any(there))
+    write_imported(ours, read_folder(there))
     report = export_model(ours, "hf", back)
     assert report.endswith("tensors are the same when read back")
     found, wanted = load_file(back / "model.safetensors"), load_file(there / "model.safetensors")
@@ -217,7 +217,7 @@ def test_what_the_network_does_not_use_goes_back_too(imported: bool, tmp_path: P
     pooler = {f"{prefix}pooler.dense.{part}": torch.randn(size) for part, size in (("weight", (8, 8)), ("bias", (8,)))}
     save_file({**tensors, **pooler}, there / "model.safetensors", {"format": "pt"})
     if imported:
-        write_imported(ours, read_any(there))
+        write_imported(ours, read_folder(there))
     export_model(ours if imported else there, "hf", back)
     found = load_file(back / "model.safetensors")
     assert found.keys() == {*tensors, *pooler}

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tiny_families import write_tiny
 
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.cli import main
 from headwise.config.data import TranslationData
 from headwise.config.settings import SearchSettings
@@ -84,7 +84,7 @@ def test_steps_of_a_walk_do_not_depend_on_the_text(make_model: MakeModel) -> Non
     "shape", [{}, {"d_model": 12}, {"positions": "learned", "max_len": 20}, {"positions": "rotary"}], ids=str
 )
 def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: dict[str, Any]) -> None:
-    network = pack_network(read_any(make_model(**shape)).network, "int8")
+    network = pack_network(read_folder(make_model(**shape)).network, "int8")
     image = Image(network, 20)
     words = np.frombuffer(image.bytes, "<i4")
     names = [name for name, _ in structure_layout(c.Transformer)]
@@ -109,7 +109,7 @@ def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: 
 
 def test_a_page_searches_as_the_model_is_told_to(make_model: MakeModel, no_compiler: None) -> None:
     path = make_model(positions="learned", max_len=40)
-    about, parts = unpacked(page.pack_page(read_any(path)))
+    about, parts = unpacked(page.pack_page(read_folder(path)))
     default = SearchSettings()
     assert about["options"]["beam_size"] == default.beam_size and about["options"]["pool"] == 1
     assert about["lists"]["ends"] == [2] and about["lists"]["suppressed"] == [0, 1, 3]

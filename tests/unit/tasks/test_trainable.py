@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from tiny_families import write_tiny
 
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.config.training import TrainConfig
 from headwise.tasks.pretrained import make_trainable
 from headwise.training.optimizer import make_optimizer
@@ -16,7 +16,7 @@ def test_saved_moments_match_their_weights(tmp_path: Path) -> None:
     write_tiny(tmp_path, "gpt2")
     found = []
     for written in (False, True):
-        network = make_trainable(read_any(str(tmp_path), dtype="float32").network, 0.0)
+        network = make_trainable(read_folder(str(tmp_path), dtype="float32").network, 0.0)
         optimizer = make_optimizer(network, TrainConfig())
         for step in range(3):
             generator = torch.Generator().manual_seed(step)

@@ -15,7 +15,7 @@ from headwise.checkpoint.imported import write_foreign, write_imported
 from headwise.checkpoint.layout import CONFIG, is_family, read_json
 from headwise.checkpoint.marian import marian_file, read_marian
 from headwise.checkpoint.other_formats import is_argos, other_format
-from headwise.checkpoint.with_torch import read_any
+from headwise.checkpoint.read import read_folder
 from headwise.errors import UserError
 
 
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _import(options: argparse.Namespace, folder: Path) -> None:
-    model = read_any(folder, ignore_keys=options.ignore_keys)
+    model = read_folder(folder, ignore_keys=options.ignore_keys)
     write_imported(Path(options.out), model)
     _report(options.out, model.config.family, sum(parameter.numel() for parameter in model.network.parameters()))
 
