@@ -258,8 +258,8 @@ def models_page() -> str:
         import_module(found.name)
     classes = sorted({f"{kind.__module__}.{kind.__name__}" for kind in _below(Model)})
     about = (
-        "`headwise.load` returns one of these, according to the network. Each has the methods of "
-        "[`Model`](index.md#headwise.Model) that suit it; `model.methods` lists them."
+        "`headwise.load` returns one of these, according to the network, or a class below them: each has the methods "
+        "that suit it, with those that it inherits; `model.methods` lists them."
     )
     return _api("Kinds of models", about, [name for name in classes if name.startswith("headwise.models.")])
 
@@ -278,7 +278,13 @@ def package_page(name: str, title: str) -> str:
 
 
 def _api(title: str, about: str, names: Sequence[str]) -> str:
-    return "\n\n".join([f"# {title}", GENERATED, about.strip(), *(f"::: {name}" for name in names)]) + "\n"
+    return "\n\n".join([f"# {title}", GENERATED, about.strip(), *map(_entry, names)]) + "\n"
+
+
+def _entry(name: str) -> str:
+    """A name that mkdocstrings describes; `Model` with the methods of all kinds, which it inherits for editors."""
+    options = "\n    options:\n      inherited_members: true" if name == "headwise.Model" else ""
+    return f"::: {name}{options}"
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -17,8 +17,8 @@ from headwise.version import __version__
 if TYPE_CHECKING:
     from headwise.decode.translator import Translation
     from headwise.errors import UserError
+    from headwise.models.kinds import AnyModel as Model
     from headwise.models.load import load
-    from headwise.models.model import Model
     from headwise.tasks.train import train
     from headwise.training.callbacks import Callback
     from headwise.training.logs import training_history

@@ -1,23 +1,21 @@
-"""The structure of the package in figures, from its sources alone: layers, imports, cycles, names, lines.
+"""The structure of the package in figures, from its sources alone: layers, imports, cycles, the wall, the doors.
 
     python tests/architecture/structure.py                    the package in src/
     python tests/architecture/structure.py src/NAME           another one, such as that of an older commit
-    python tests/architecture/structure.py --run              also the files that a translation and a training execute
+    python tests/architecture/structure.py --run              also the journeys: what a call imports and executes
 
-`test_structure.py` holds what can be held. An import counts wherever it stands: at module level, inside a function, or
-for the type checker.
+`test_structure.py` holds what can be held. An import at module level runs when the module is imported; one inside a
+function when the function is called; one for the type checker never.
 """
 
 import argparse
 import ast
-import io
 import os
+import re
 import subprocess
 import sys
 import tempfile
-import tokenize
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,19 +36,23 @@ LAYERS = (  # from the bottom up: a module imports from its own package and from
     ("cli",),
 )
 ENTRY_POINTS = ("", "__main__")  # the package's own names, and `python -m`
-DOORS = (  # what may import inside functions: the requested command, the kind of model found, and what needs torch
-    *("cli", "models.load", "importing", "models.ensemble"),
-    *(f"checkpoint.{name}" for name in ("pretrained_folder", "read", "stored_network")),
+FREE = (  # packages that need no torch at all; of the others a part needs none (`test_without_torch`)
+    *("errors", "version", "config", "contract", "device", "importing", "native", "families", "report", "corpora"),
+    *("evaluate", "localisation", "glossary", "results", "serve", "cluster"),
 )
-
-NO_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
+TABLES = {  # modules whose rows name modules of ours in strings, which `importing.named` imports
+    "": "the names of `import headwise`",
+    "cli": "the commands",
+    "tasks.table": "the tasks",
+    "families.registry": "the families",
+    "models.kinds": "the kinds of models",
+    "checkpoint.read": "the layouts of model folders",
 }
+OTHER_NAMES = (  # a program, started in processes of its own; and packages whose files the page reads
+    ("cluster.sweep", "headwise.cli.trial"),
+    ("serve.page", "headwise.export.web"),
+    ("serve.page", "headwise.serve"),
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Import:
     imported: str
     line: int
     late: bool  # inside a function
+    typed: bool = False  # for the type checker alone
 
 
 def modules(package: Path = PACKAGE) -> dict[str, ast.Module]:
@@ -76,23 +79,73 @@ def modules(package: Path = PACKAGE) -> dict[str, ast.Module]:
 def imports(trees: Mapping[str, ast.Module], package: str) -> list[Import]:
     """Every import of one module of the package by another, absolute imports only (`test_imports` holds that)."""
     return [
-        Import(name, target, line, late)
+        Import(name, target, line, late, typed)
         for name, tree in trees.items()
-        for target, line, late in _imports_of(tree, trees, package)
-        if target != name
+        for full, line, late, typed in _imports_of(tree)
+        if (target := _module_of(full, trees, package)) is not None and target != name
     ]
 
 
-def _imports_of(tree: ast.Module, trees: Mapping[str, ast.Module], package: str) -> Iterator[tuple[str, int, bool]]:
-    waiting: list[tuple[ast.AST, bool]] = [(node, False) for node in tree.body]
+def _module_of(full: str, trees: Mapping[str, ast.Module], package: str) -> str | None:
+    """The module of an imported name, as in `trees`; None for other packages."""
+    if full != package and not full.startswith(package + "."):
+        return None
+    short = full[len(package) + 1 :]
+    return short if short in trees else short.rpartition(".")[0]
+
+
+def _imports_of(tree: ast.Module) -> Iterator[tuple[str, int, bool, bool]]:
+    waiting: list[tuple[ast.AST, bool, bool]] = [(node, False, False) for node in tree.body]
     while waiting:
-        node, late = waiting.pop()
+        node, late, typed = waiting.pop()
         late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for full in _imported_names(node):
-            if full == package or full.startswith(package + "."):
-                short = full[len(package) + 1 :]
-                yield (short if short in trees else short.rpartition(".")[0]), getattr(node, "lineno", 0), late
-        waiting += [(child, late) for child in ast.iter_child_nodes(node)]
+        typed = typed or (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
+        yield from ((full, getattr(node, "lineno", 0), late, typed) for full in _imported_names(node))
+        waiting += [(child, late, typed) for child in ast.iter_child_nodes(node)]
+
+
+def needing_torch(trees: Mapping[str, ast.Module], found: Sequence[Import]) -> set[str]:
+    """Modules that import torch at module level, or another module that does, however indirectly."""
+    direct = {
+        name
+        for name, tree in trees.items()
+        for full, _, late, typed in _imports_of(tree)
+        if full.partition(".")[0] == "torch" and not (late or typed)
+    }
+    graph = _graph([one for one in found if not (one.late or one.typed)])
+    return {name for name in trees if name in direct or _reachable(name, graph) & direct}
+
+
+def doors(found: Sequence[Import], needing: Collection[str]) -> set[tuple[str, str]]:
+    """Imports inside functions of modules that need torch, by modules that do not."""
+    return {(one.importer, one.imported) for one in found if one.late and not one.typed and one.imported in needing}
+
+
+def named_modules(trees: Mapping[str, ast.Module], package: str) -> list[tuple[str, str]]:
+    """Strings that name a module of ours, or something in one, with their modules; not those of `resources.files`."""
+    pattern = re.compile(rf"{package}(\.\w+)+(:\w+)?")
+    return [
+        (name, node.value)
+        for name, tree in trees.items()
+        for node in _without_resources(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and pattern.fullmatch(node.value)
+        if node.value.partition(":")[0][len(package) + 1 :] in trees
+    ]
+
+
+def rows(trees: Mapping[str, ast.Module], package: str) -> list[Import]:
+    """The rows of `TABLES` as imports, but for those of the package itself, which everybody imports."""
+    named = [(name, value.partition(":")[0][len(package) + 1 :]) for name, value in named_modules(trees, package)]
+    return [Import(name, target, 0, True) for name, target in named if name in TABLES and name]
+
+
+def _without_resources(tree: ast.AST) -> Iterator[ast.AST]:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if not (isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "files"):
+            yield node
+            waiting += ast.iter_child_nodes(node)
 
 
 def _imported_names(node: ast.AST) -> list[str]:
@@ -121,21 +174,19 @@ def upward(found: Sequence[Import], layers: Sequence[Sequence[str]] = LAYERS) ->
     ]
 
 
-def late(found: Sequence[Import]) -> list[str]:
-    """Imports inside functions, but for those of the two doors."""
-    return [
-        f"{one.importer}:{one.line} imports {one.imported}" for one in found if one.late and one.importer not in DOORS
-    ]
-
-
 def cycles(found: Sequence[Import]) -> list[list[str]]:
-    """Modules that import each other, however indirectly, in groups (Tarjan's strongly connected components)."""
-    graph: dict[str, set[str]] = {}
-    for one in found:
-        graph.setdefault(one.importer, set()).add(one.imported)
+    """Modules that import each other, however indirectly, in groups; imports for the type checker do not count."""
+    graph = _graph([one for one in found if not one.typed])
     reach = {name: _reachable(name, graph) for name in graph}
     groups = {tuple(sorted(other for other in reach[name] if name in reach.get(other, ()))) for name in graph}
     return [list(group) for group in sorted(groups) if len(group) > 1]
+
+
+def _graph(found: Sequence[Import]) -> dict[str, set[str]]:
+    graph: dict[str, set[str]] = {}
+    for one in found:
+        graph.setdefault(one.importer, set()).add(one.imported)
+    return graph
 
 
 def _reachable(start: str, graph: Mapping[str, set[str]]) -> set[str]:
@@ -173,91 +224,71 @@ def defining(trees: Mapping[str, ast.Module], method: str, kinds: Sequence[str])
     ]
 
 
-def lines_of_code(text: str) -> int:
-    """Lines of a Python source that hold code.
-
-    >>> lines_of_code('''def f():
-    ...     "What it does."
-    ...     # why
-    ...
-    ...     return (1,
-    ...             2)''')
-    3
-    """
-    return len(code_lines(text))
-
-
-def code_lines(text: str) -> set[int]:
-    """Their numbers, from 1."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    spans = (range(token.start[0], token.end[0] + 1) for token in tokens if token.type not in NO_CODE)
-    return {line for span in spans for line in span} - set(docstring_lines(ast.parse(text)))
-
-
-def docstring_lines(tree: ast.Module) -> Iterator[int]:
-    """Numbers of the lines that docstrings take."""
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        first = body[0] if isinstance(body, list) and body else None
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-            yield from range(first.lineno, (first.end_lineno or first.lineno) + 1)
-
-
-def read_for(commands: Sequence[str], trees: Mapping[str, ast.Module], found: Sequence[Import]) -> set[str]:
-    """Modules that the modules of some commands import at module level, however indirectly."""
-    graph: dict[str, set[str]] = {}
-    for one in found:
-        if not one.late and one.importer:
-            graph.setdefault(one.importer, set()).add(one.imported)
-    return {name for command in commands for name in (command, *_reachable(command, graph)) if name in trees}
-
-
-EXECUTED = """
+JOURNEY = """
+import os
 import sys
 from pathlib import Path
 package, step, folder = sys.argv[1:4]
-seen = set()
+os.chdir(folder)
+files, functions = set(), set()
 def profile(frame, event, argument):
     name = frame.f_code.co_filename
-    if event == "call" and frame.f_code.co_flags & 1 and name not in seen:  # 1: a function, not the body of a class
+    key = name, frame.f_code.co_qualname
+    if event == "call" and name.startswith(package) and frame.f_code.co_flags & 1 and key not in functions:
         while frame and not (frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(package)):
             frame = frame.f_back
-        if not frame:  # not called by a module that is being imported
-            seen.add(name)
+        if not frame:  # not called by a module that is being imported; flag 1: a function, not the body of a class
+            files.add(name), functions.add(key)
 sys.path.insert(0, str(Path(package).parent))
 name = Path(package).name
-cli = __import__(name + ".cli", fromlist=["main"])
-train = ["train", "--recipe", "tiny", "--train", f"{folder}/a.en", f"{folder}/a.de", "--valid", f"{folder}/a.en",
-         f"{folder}/a.de", "--out", f"{folder}/run", "--device", "cpu"]
-settings = ("train.max_steps=2", "train.validate_every=1", "train.warmup_steps=1", "data.vocab_size=300")
-train += [part for setting in settings for part in ("--set", setting)]
-translate = ["translate", f"{folder}/run", f"{folder}/a.en", "-o", f"{folder}/out", "--device", "cpu"]
-sys.setprofile(profile)
-try:
-    failed = cli.main(train if step == "train" else translate)
-except SystemExit as end:
-    failed = end.code
+def main(*arguments):
+    assert not __import__(name + ".cli", fromlist=["main"]).main(list(arguments))
+TRAIN = ["train", "--recipe", "tiny", "--train", "a.en", "a.de", "--valid", "a.en", "a.de", "--out", "run",
+         "--device", "cpu"]
+for setting in ("train.max_steps=2", "train.validate_every=1", "train.warmup_steps=1", "data.vocab_size=300"):
+    TRAIN += ["--set", setting]
+def serve():
+    from functools import partial
+    from starlette.testclient import TestClient
+    from headwise.models.load import load_translator
+    from headwise.serve.models import load_served_models
+    from headwise.serve.server import ServerSettings, application
+    models = load_served_models(["run"], [("en", "de")], partial(load_translator, device="cpu"), {}, True)
+    client = TestClient(application(models, ServerSettings(), Path(folder)), base_url="http://127.0.0.1")
+    with client:
+        sys.setprofile(profile)
+        text = {"text": "a dog", "source": "en", "target": "de"}
+        assert client.post("/v1/translate", json=text).is_success
+STEPS = {
+    "train": lambda: main(*TRAIN),
+    "load": lambda: __import__(name).load("run", "cpu"),
+    "translate in C": lambda: main("translate", "run", "a.en", "-o", "out", "--device", "cpu"),
+    "translate in torch": lambda: main(
+        "translate", "run", "a.en", "-o", "out", "--device", "cpu", "--compute", "bfloat16"
+    ),
+    "inspect": lambda: main("inspect", "run", "a dog", "--format", "text", "--device", "cpu"),
+    "one request": serve,
+}
+if step != "one request":
+    sys.setprofile(profile)
+STEPS[step]()
 sys.setprofile(None)
-assert not failed, failed
-print(len({file for file in seen if file.startswith(str(Path(package)))}))
+imported = sum(one == name or one.startswith(name + ".") for one in sys.modules)
+print(f"\\n{len(files)} files, {len(functions)} functions executed; {imported} modules imported")
 """
+JOURNEYS = ("train", "load", "translate in C", "translate in torch", "inspect", "one request")
 
 
-def executed(package: Path) -> dict[str, int]:
-    """Files of which a `train` and then a `translate` command execute at least one function.
-
-    Functions called while a module is imported do not count.
-    """
-    counts = {}
+def journeys(package: Path) -> Iterator[tuple[str, str]]:
+    """What each journey executes in its own thread, and imports; a function called by an import does not count."""
     with tempfile.TemporaryDirectory() as folder:
         for language, text in (("en", "a dog runs {} times\n"), ("de", "ein Hund rennt {} mal\n")):
             Path(folder, f"a.{language}").write_text("".join(text.format(n) for n in range(60)), encoding="utf-8")
-        for step in ("train", "translate"):
-            command = [sys.executable, "-c", EXECUTED, str(package.resolve()), step, folder]
+        for step in JOURNEYS:
+            command = [sys.executable, "-c", JOURNEY, str(package.resolve()), step, folder]
             ran = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
             assert ran.returncode == 0, ran.stderr
-            counts[step] = int(ran.stdout.split()[-1])
-    return counts
+            yield step, ran.stdout.strip().rpartition("\n")[2]
 
 
 def figures(package: Path, run: bool) -> Iterator[tuple[str, object]]:
@@ -268,38 +299,26 @@ def figures(package: Path, run: bool) -> Iterator[tuple[str, object]]:
     if package == PACKAGE:
         yield "layers", len(LAYERS)
         yield "imports that point upwards", len(upward(found))
-    groups = cycles(found)
-    yield "import cycles, with those inside functions and for the type checker", (len(groups), [*map(len, groups)])
-    yield "imports of our own modules inside functions", sum(one.late for one in found)
-    by = Counter(one.importer for one in found if one.late)
-    yield "... outside the doors", len(late(found)) if package == PACKAGE else by.most_common(3)
-    yield "modules in the package root", sum("." not in name and not _is_package(package, name) for name in trees) + 1
+    groups = cycles([*found, *rows(trees, package.name)])
+    yield "import cycles, with imports inside functions and rows of tables", (len(groups), [*map(len, groups)])
+    needing = needing_torch(trees, found)
+    yield "modules that need torch, and modules", (len(needing), len(trees))
+    yield "imports of our own modules inside functions", sum(one.late and not one.typed for one in found)
+    yield "... of modules that need torch: doors", len(doors(found, needing))
+    named = [value for name, value in named_modules(trees, package.name) if name not in TABLES]
+    yield "names of our modules in strings outside the tables", len(named)
     yield "subclasses of Model", (len(kinds), kinds)
     yield "classes of models with a `translate` of their own", defining(trees, "translate", kinds)
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in package.rglob("*.py"))
     yield "lines of Python", f"{lines:,}"
-    for name in ("train", "translate"):
-        command = next(module for module in (f"cli.commands.{name}", f"cli.{name}") if module in trees)
-        read = read_for((command, "models.load") if name == "translate" else (command,), trees, found)
-        code = sum(lines_of_code(_file(package, name).read_text(encoding="utf-8")) for name in read)
-        yield f"modules that {command} imports", f"{len(read)}, {code:,} lines of code"
     if run:
-        yield "files executed by one command", executed(package)
-
-
-def _file(package: Path, name: str) -> Path:
-    stem = package.joinpath(*name.split(".")) if name else package
-    return stem / "__init__.py" if stem.is_dir() else stem.with_suffix(".py")
-
-
-def _is_package(package: Path, name: str) -> bool:
-    return not name or (package / name).is_dir()
+        yield from journeys(package)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="the structure of the package in figures")
     parser.add_argument("package", nargs="?", type=Path, default=PACKAGE, help="folder of the package")
-    parser.add_argument("--run", action="store_true", help="also count the files that two commands execute")
+    parser.add_argument("--run", action="store_true", help="also what the journeys import and execute")
     options = parser.parse_args()
     for row, value in figures(options.package.resolve(), options.run):
         print(f"{row}: {value}")

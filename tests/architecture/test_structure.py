@@ -1,27 +1,59 @@
-"""The structure of the package: layers, imports, names. `structure.py` computes and prints what is tested here."""
+"""The structure of the package: layers, cycles, the wall, the tables. `structure.py` computes what is tested here."""
 
 import ast
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from architecture.structure import (
-    DOORS,
+    FREE,
     LAYERS,
+    OTHER_NAMES,
     ROOT,
+    TABLES,
     Import,
     cycles,
     defining,
+    doors,
     imports,
-    late,
     layer,
     modules,
+    named_modules,
+    needing_torch,
+    rows,
     subclasses,
     upward,
 )
 
+import headwise
+from headwise.checkpoint.read import LAYOUTS
+from headwise.cli import BY_NAME, NEEDS
+from headwise.config.tasks import TASKS
+from headwise.families.registry import FAMILIES
+from headwise.importing import named
+from headwise.models.kinds import KINDS, TRAINED
+from headwise.tasks.table import JOBS
+
 TREES = modules()
 FOUND = imports(TREES, "headwise")
+NEEDING = needing_torch(TREES, FOUND)
 MOST_ROOT_MODULES = 7
+DOORS = {  # imports inside functions that keep torch out, by the modules that have them
+    "checkpoint.pretrained_folder": {"checkpoint.with_torch"},
+    "checkpoint.read": {"checkpoint.with_torch"},
+    "checkpoint.stored_network": {"architectures.registry", "decode.stepwise", "network.compiled"},
+    "models.classifier": {"models.torch_classifier"},
+    "models.encoder": {"models.torch_encoder"},
+    "models.encoder_network": {"checkpoint.adapters", "generation.torch_encoder"},
+    "models.ensemble": {"checkpoint.with_torch"},
+    "models.introspection": {"models.torch_model"},
+    "models.language_model": {"models.torch_language"},
+    "models.pair_inspector": {"inspect.torch_reader"},
+    "models.speech": {"models.torch_speech"},
+    "models.translator": {"models.torch_translator"},
+}
+LATE = {("models.translator", "models.pair_inspector")}  # jaxtyping takes a fifth of the start of a translation
 
 
 def test_every_package_is_in_one_layer() -> None:
@@ -42,16 +74,28 @@ def test_imports_point_downwards() -> None:
 
 
 def test_imports_form_no_cycle() -> None:
-    """With those inside functions and those for the type checker."""
-    assert cycles(FOUND) == []
+    """With those inside functions and the rows of tables; those for the type checker never run."""
+    assert cycles([*FOUND, *rows(TREES, "headwise")]) == []
 
 
-def test_own_modules_are_imported_at_module_level() -> None:
-    """But for two doors: the command line imports the requested command, `load` the kind of model that it finds."""
-    assert late(FOUND) == []
+def test_the_wall_stands() -> None:
+    """Packages that need no torch import none, not even through others; `test_without_torch` runs them."""
+    assert [name for name in sorted(NEEDING) if name.partition(".")[0] in FREE] == []
+    assert {"network.attention", "models.torch_model"} <= NEEDING and "models.encoder" not in NEEDING
 
 
-def test_imports_by_name_are_for_the_doors() -> None:
+def test_imports_inside_functions_keep_torch_out() -> None:
+    """A module that needs no torch imports one that does in a function: the doors. Nothing else is imported late."""
+    listed = {(importer, imported) for importer, those in DOORS.items() for imported in those}
+    assert doors(FOUND, NEEDING) == listed
+    assert not {importer for importer, _ in listed} & NEEDING
+    late = {(one.importer, one.imported) for one in FOUND if one.late and not one.typed}
+    assert late - listed == LATE
+
+
+def test_modules_are_named_in_tables_alone() -> None:
+    found = [(name, value) for name, value in named_modules(TREES, "headwise") if name not in TABLES]
+    assert sorted(found) == [*OTHER_NAMES]
     by_name = {"import_module", "resolve_name", "__import__"}
     callers = {
         name
@@ -60,13 +104,44 @@ def test_imports_by_name_are_for_the_doors() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in by_name
         if not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == "datasets")
     }
-    assert callers <= {"", *DOORS}
+    assert callers == {"importing"}
+    users = {
+        name
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "headwise.importing"
+        if {"named", "Table"} & {alias.name for alias in node.names}
+    }
+    assert users == {*TABLES}
 
 
-def test_one_class_for_each_kind_of_model() -> None:
+@pytest.mark.parametrize(
+    "row",
+    [
+        *(f"{home}:{name}" for name, home in headwise._HOMES.items()),
+        *(f"headwise.cli.commands.{command.module}:run" for command in BY_NAME.values()),
+        *(f"headwise.cli.{module}" for module in NEEDS),
+    ],
+)
+def test_a_row_of_names_is_imported(row: str) -> None:
+    assert named(row)
+
+
+@pytest.mark.parametrize(
+    ("table", "row"),
+    [(table, name) for table in (FAMILIES, JOBS, KINDS, LAYOUTS, TRAINED) for name in table],
+)
+def test_a_row_of_a_table_is_imported(table: Mapping[str, Any], row: str) -> None:
+    assert table[row]
+
+
+def test_every_task_has_a_row() -> None:
+    assert [*JOBS] == [*TASKS]
+
+
+def test_one_class_translates() -> None:
     kinds = subclasses(TREES)
-    modules_of_kinds = [name for name in TREES if any(f"class {kind}(" in ast.unparse(TREES[name]) for kind in kinds)]
-    assert len(modules_of_kinds) == len(kinds) <= 10
+    assert {"Translator", "Ensemble", "Forecaster"} <= {*kinds}
     assert len(defining(TREES, "translate", kinds)) == 1
 
 
@@ -92,7 +167,6 @@ def test_imports_are_found(source: str, target: str, inside: bool) -> None:
     found = imports(trees, "headwise")
     assert [(one.importer, one.imported, one.late) for one in found] == [("data.batch", target, inside)]
     assert len(upward(found)) == 1
-    assert len(late(found)) == inside
 
 
 def test_what_is_wrong_is_found() -> None:
@@ -101,6 +175,7 @@ def test_what_is_wrong_is_found() -> None:
         Import("b", "c", 1, True),
         Import("c", "a", 1, False),
         Import("c", "d", 1, False),
+        Import("d", "c", 1, False, typed=True),
     ]
     assert cycles(loop) == [["a", "b", "c"]]
     assert [layer(name) for name in ("errors", "native.network", "", "cli.train")] == [
@@ -112,11 +187,19 @@ def test_what_is_wrong_is_found() -> None:
     assert upward([Import("cli.train", "models.load", 1, False), Import("data.rows", "network.masks", 1, False)]) == [
         "data.rows:1 imports network.masks"
     ]
-    assert late([Import("cli", "models.load", 1, True), Import("cli.train", "models.load", 1, True)]) == [
-        "cli.train:1 imports models.load"
-    ]
     trees = {
         "a": ast.parse("class Model: ...\nclass B(Model): ..."),
         "b": ast.parse("class C(a.B): ..."),
     }
     assert subclasses(trees) == ["B", "C"]
+    wall = {
+        "a": ast.parse("import torch"),
+        "b": ast.parse("from p.a import x"),
+        "c": ast.parse("def f():\n    from p import b"),
+        "d": ast.parse("if TYPE_CHECKING:\n    import torch\n    import p.a"),
+        "e": ast.parse("x = 'p.a:x'\ny = files('p.a')\nz = 'p.other'"),
+    }
+    found = imports(wall, "p")
+    assert needing_torch(wall, found) == {"a", "b"}
+    assert doors(found, {"a", "b"}) == {("c", "b")}
+    assert named_modules(wall, "p") == [("e", "p.a:x")] and rows(wall, "p") == []

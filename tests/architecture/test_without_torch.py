@@ -130,6 +130,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_names_of_the_package_that_need_torch_say_so() -> None:
+    program = "import headwise\nfor name in ('train', 'Callback'):\n    try:\n        getattr(headwise, name)\n"
+    said = run_blocked(f"{program}    except headwise.UserError as error:\n        print(error)\n")
+    assert said == "".join(
+        f"headwise.{name} needs PyTorch, which is not installed: {INSTALL_TORCH}\n" for name in ("train", "Callback")
+    )
+
+
 @needs_library
 def test_a_model_translates_without_torch(model: Path) -> None:
     program = "import headwise\ntranslate = headwise.load(sys.argv[1], 'cpu').translate\n"
@@ -425,7 +433,7 @@ def test_what_the_library_reads_is_what_torch_reads(any_model: Path) -> None:
     scores, links = model.score(sources, targets), model.align(sources[:2], targets[:2])
     view, trace = model.look_inside("a dog", tgt="ein Hund")
     inspector = model.inspector()
-    inspector.__dict__["_reader"] = inspector._with_torch.reader()
+    inspector.__dict__["_reader"] = inspector.torch_reader()
     for one, other in zip(scores, inspector.score(sources, targets), strict=True):
         assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
     assert links == inspector.align(sources[:2], targets[:2])

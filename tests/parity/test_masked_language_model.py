@@ -23,7 +23,7 @@ from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.data.masked_sequences import MaskedBatch, MaskedLineBatch, MaskedLines, MaskedText, split_lines
 from headwise.data.masking import Masking
 from headwise.errors import UserError
-from headwise.models.encoder import EncoderModel
+from headwise.models.encoder import MaskedModel
 from headwise.models.load import pretrained_model
 from headwise.network.dropout import Dropout
 from headwise.network.transformer import EncoderOnly
@@ -83,18 +83,18 @@ def labels(batch: MaskedBatch | MaskedLineBatch) -> torch.Tensor:
     return found
 
 
-def loaded(folder: Path) -> EncoderModel:
+def loaded(folder: Path) -> MaskedModel:
     model = pretrained_model(read_folder(folder, dtype="float32"))
-    assert isinstance(model, EncoderModel)
+    assert isinstance(model, MaskedModel)
     return model
 
 
-def for_training(model: EncoderModel, dropout: float) -> EncoderOnly:
+def for_training(model: MaskedModel, dropout: float) -> EncoderOnly:
     return make_trainable(model.network, dropout, extra_dropout_rates(model.hf_config, dropout)).train()
 
 
 @pytest.fixture(params=CASES)
-def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, EncoderOnly, EncoderModel]:
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, EncoderOnly, MaskedModel]:
     """The model in transformers, ours made of the folder that it saves, and what was read."""
     kind, values = CASES[request.param]
     model_class = getattr(transformers, kind)
@@ -105,14 +105,14 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, EncoderOn
     return theirs.train(), for_training(model, 0.0), model
 
 
-def in_file(network: EncoderOnly, model: EncoderModel, gradients: bool = False) -> dict[str, torch.Tensor]:
+def in_file(network: EncoderOnly, model: MaskedModel, gradients: bool = False) -> dict[str, torch.Tensor]:
     """Parameters, or their gradients, by the names and in the shapes that transformers has."""
     own = {name: p.grad if gradients else p.detach() for name, p in network.named_parameters()}
     assert all(value is not None for value in own.values())
     return file_tensors(own, model.config)  # pyright: ignore
 
 
-def test_loss_and_gradients_of_padded_lines(both: tuple[Any, EncoderOnly, EncoderModel]) -> None:
+def test_loss_and_gradients_of_padded_lines(both: tuple[Any, EncoderOnly, MaskedModel]) -> None:
     theirs, own, model = both
     ends = np.cumsum(np.random.default_rng(1).integers(2, LENGTH - 2, 20))
     masking = Masking(MASK, np.arange(4, VOCAB, dtype=np.int64))
@@ -130,7 +130,7 @@ def test_loss_and_gradients_of_padded_lines(both: tuple[Any, EncoderOnly, Encode
             torch.testing.assert_close(gradients[name], parameter.grad, atol=1e-5, rtol=1e-4)
 
 
-def test_loss_and_gradients(both: tuple[Any, EncoderOnly, EncoderModel]) -> None:
+def test_loss_and_gradients(both: tuple[Any, EncoderOnly, MaskedModel]) -> None:
     theirs, own, model = both
     batch = next(batches())
     loss = theirs(input_ids=batch.src, labels=labels(batch)).loss
@@ -147,7 +147,7 @@ def test_loss_and_gradients(both: tuple[Any, EncoderOnly, EncoderModel]) -> None
 
 
 @pytest.mark.few(2)
-def test_fifty_updates(both: tuple[Any, EncoderOnly, EncoderModel], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fifty_updates(both: tuple[Any, EncoderOnly, MaskedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop as their users write it, and the steps of our trainer: the same curve, and the same network at its end."""
     stay_double(monkeypatch)
     theirs, own, model = both
@@ -164,7 +164,7 @@ def test_fifty_updates(both: tuple[Any, EncoderOnly, EncoderModel], monkeypatch:
         torch.testing.assert_close(value, expected[key], atol=PARTLY_FLOAT32 if modern else SAME_WEIGHT, rtol=0)
 
 
-def test_what_is_saved_has_the_same_logits(both: tuple[Any, EncoderOnly, EncoderModel], tmp_path: Path) -> None:
+def test_what_is_saved_has_the_same_logits(both: tuple[Any, EncoderOnly, MaskedModel], tmp_path: Path) -> None:
     _, own, model = both
     with torch.no_grad():
         for parameter in own.parameters():

@@ -26,7 +26,7 @@ from headwise.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.data.permutation import PermutedBatch, PermutedText
-from headwise.models.language_model import LanguageModel
+from headwise.models.language_model import XLNetModel
 from headwise.models.load import pretrained_model
 from headwise.network.dropout import Dropout
 from headwise.tasks.permutation_modelling import permutation_objective, xlnet_shape
@@ -88,10 +88,10 @@ def saved(folder: Path, **changes: Any) -> Any:
     return theirs
 
 
-def read(folder: Path, dropout: float = 0.0) -> LanguageModel:
+def read(folder: Path, dropout: float = 0.0) -> XLNetModel:
     """The XLNet in a folder as a run begins with it."""
     model = pretrained_model(read_folder(folder, dtype="float32"))
-    assert isinstance(model, LanguageModel)
+    assert isinstance(model, XLNetModel)
     unfreeze(model.network, dropout)
     model.network.train()
     return model

@@ -103,7 +103,7 @@ def test_a_family_is_a_table_and_an_entry(tmp_path: Path, monkeypatch: pytest.Mo
         headwise.load(strange, "cpu")
 
 
-ROW = 'Task("counting", ".tsv", CountingData, "encoder tokens classes pooled", model="counting:Counter")'
+ROW = 'Task("counting", ".tsv", CountingData, "encoder tokens classes pooled")'
 COUNTING = f"""
 import sys
 from pathlib import Path
@@ -116,9 +116,10 @@ class CountingData(LabelData):
     unit: float = setting(1.0, "the number that counts as one", POSITIVE)
 TASKS["count"] = {ROW}
 import headwise
-from counting import counting_job
+from counting import Counter, counting_job
+from headwise.models.kinds import TRAINED
 from headwise.tasks.table import JOBS, TaskJobs
-JOBS["count"] = TaskJobs(counting_job)
+JOBS["count"], TRAINED["count"] = TaskJobs(counting_job), Counter
 from headwise.checkpoint import model_card
 folder = Path(sys.argv[1])
 model_card.USAGE, files = folder, [folder / "a.tsv"]
@@ -128,8 +129,8 @@ model.translate(["a"])
 """
 
 
-def test_a_task_is_a_module_two_rows_and_a_page(tmp_path: Path) -> None:
-    """`counting.py`, a row of `config.tasks` with its settings, one of `tasks.table`, and count.md.
+def test_a_task_is_a_module_three_rows_and_a_page(tmp_path: Path) -> None:
+    """`counting.py`, a row of `config.tasks` with its settings, two in `tasks.table` and `models.kinds`, and count.md.
 
     It is trained, saved and loaded as any other; no other module knows of it.
     """

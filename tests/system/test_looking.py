@@ -344,7 +344,7 @@ def test_a_sound_longer_than_the_window(made: Callable[..., Path], sound: Path) 
 def loss_of(model: Any, examples: list[Any], targets: list[Any]) -> float:
     pairs = zip(examples, targets or [None] * len(examples), strict=True)
     with torch.no_grad():
-        return sum(float(model.example(one, target).loss(model.network)) for one, target in pairs)
+        return sum(float(model.torch().example(one, target).loss(model.network)) for one, target in pairs)
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "vit", CAPTIONS, "whisper"])
@@ -368,7 +368,7 @@ def test_heads_are_masked_and_ranked(family: str, made: Callable[..., Path], giv
 def test_a_small_change_of_a_head_changes_the_loss_by_its_importance(made: Callable[..., Path]) -> None:
     """Compared with differences, on grouped queries: two heads share keys, and each has its own gate."""
     model = loaded(made("llama"))
-    attention, example = model.network.decoder.layers[0].self_attn, model.example(TEXT, None)
+    attention, example = model.network.decoder.layers[0].self_attn, model.torch().example(TEXT, None)
     sizes = []
     for head in range(2):
         weight = attention.o_proj.weight.detach().clone()
@@ -451,7 +451,7 @@ def test_transformers_reads_what_prune_writes(
     theirs, said = getattr(transformers, TRANSFORMERS[family]).from_pretrained(out, output_loading_info=True)
     missing = {key for key in said["missing_keys"] if not key.startswith("encoder.pooler.")}  # unused
     assert not missing and not said["unexpected_keys"]
-    model, shown = loaded(made(family)), loaded(out).observed(given(family))
+    model, shown = loaded(made(family)), loaded(out).torch().observed(given(family))
     with model.mask_heads({part: {0: [1]}}), torch.inference_mode():
         ours = model.network.logits(shown.read_by(model.network))
     with torch.inference_mode():

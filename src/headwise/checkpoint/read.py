@@ -1,6 +1,6 @@
 """One reader of model folders, whichever layout they are in."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from headwise.checkpoint.compiled import axes_for_library, fits
@@ -9,11 +9,14 @@ from headwise.checkpoint.hub import folder_of
 from headwise.checkpoint.layout import WEIGHTS, is_family
 from headwise.checkpoint.manifest import Digests, files_to_check
 from headwise.checkpoint.other_formats import other_format
-from headwise.checkpoint.pretrained_folder import read_pretrained_folder
 from headwise.checkpoint.stored_network import Built, LibraryParameters, StoredNetwork
 from headwise.checkpoint.trained import read_tokenizer, read_weights, settings_for
 from headwise.errors import UserError
-from headwise.importing import torch_needed
+from headwise.importing import Table, torch_needed
+
+LAYOUTS: Table[Callable[..., Folder]] = Table(  # of other programs; our own is read here
+    {"Hugging Face": "headwise.checkpoint.pretrained_folder:read_pretrained_folder"}
+)
 
 
 def read_folder(
@@ -44,7 +47,7 @@ def read_folder(
     if found := other_format(folder):
         raise UserError(f"{path}: {found}")
     if published and is_family(folder):
-        return read_pretrained_folder(folder, device, dtype, ignore_keys, unsupported)
+        return LAYOUTS["Hugging Face"](folder, device, dtype, ignore_keys, unsupported)
     digests = Digests(folder)
     names = files_to_check(digests, [WEIGHTS])
     digests.begin(names)

@@ -1,6 +1,7 @@
 """The tasks that a network can be trained for, one row each: names, data and metrics. Needs no torch.
 
-A new task is a module in `headwise.tasks`, a row here, a row in `headwise.tasks.table` and a page in `cards/`. Its
+A new task is a module in `headwise.tasks`, a row here, a row in `headwise.tasks.table` and a page in `cards/`. If it
+saves its models in our layout, they have a row in `headwise.models.kinds`, too. Its
 [data] section is a dataclass, for instance in `config.data`. The words of `reads` describe its network; settings of
 [model] and [train] can be limited to tasks with one of these words:
 
@@ -38,24 +39,22 @@ class Task:
     reads: str  # words from above
     metrics: tuple[str, ...] = ()  # in addition to the loss, for `train.best_metric`
     tuning: str = ""  # recipe to fine-tune a pretrained model; "" = not supported
-    model: str = ""  # `module:class` of its models; "" = saved in a Hugging Face layout
 
 
 TASKS = {
     "translate": Task("translation", "two files, one .tsv, .jsonl or hf:DATASET, or stream:SHARDS", TranslationData,
-        "encoder decoder writes tokens", ("bleu",), "tune", "headwise.models.translator:Translator"),
+        "encoder decoder writes tokens", ("bleu",), "tune"),
     "denoise": Task("denoising", "plain text", DenoisingData, "encoder decoder writes tokens", ("bleu",),
-        "tune-denoise", "headwise.models.denoiser:Denoiser"),
+        "tune-denoise"),
     "classify": Task("classification", ".tsv of texts and labels", LabelData, "encoder tokens classes pooled",
-        ("accuracy", "macro_f1"), "tune-labels", "headwise.models.classifier:Classifier"),
+        ("accuracy", "macro_f1"), "tune-labels"),
     "tag": Task("tagging", "words with tags, CoNLL's columns or .jsonl", LineData, "encoder tokens classes",
         ("accuracy", "f1"), "tune-tags"),
     "answer": Task("answering", "questions in SQuAD's format, .json", AnsweringData, "encoder", ("exact_match", "f1"),
         "tune-answers"),
     "embed": Task("vector", ".tsv of related texts, optionally with an unrelated one", LineData, "encoder",
         ("accuracy", "mrr"), "tune-vectors"),
-    "forecast": Task("forecasting", ".csv", SeriesData, "encoder classes pooled",
-        model="headwise.models.forecaster:Forecaster"),
+    "forecast": Task("forecasting", ".csv", SeriesData, "encoder classes pooled"),
     "lm": Task("language", "text or .jsonl", BlockData, "writes running tokens", tuning="tune-lm"),
     "mlm": Task("masked language", "text or .jsonl", MaskedLineData, "encoder running tokens", ("accuracy",),
         "tune-mlm"),

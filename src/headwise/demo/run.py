@@ -6,8 +6,8 @@ from pathlib import Path
 
 from headwise.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate_corpus, write_demo_corpus
 from headwise.inspect.picture import save_attention
+from headwise.models.kinds import AnyModel
 from headwise.models.load import load
-from headwise.models.model import Model
 from headwise.tasks.next_steps import headwise_command, next_steps
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
@@ -48,7 +48,7 @@ def demo(folder: Path, corpus: DemoCorpus | None = None, settings: Sequence[str]
     return share
 
 
-def draw_cross_attention(model: Model, text: str, path: Path) -> None:
+def draw_cross_attention(model: AnyModel, text: str, path: Path) -> None:
     """Draw the cross-attention of the last layer for the translation of `text`."""
     record = model.attend(text, layers={"cross": [-1]})
     weights = record.cross[-1]
@@ -59,7 +59,7 @@ def draw_cross_attention(model: Model, text: str, path: Path) -> None:
         print(boxes, file=sys.stderr)
 
 
-def _show(model: Model, test: Sequence[Pair]) -> float:
+def _show(model: AnyModel, test: Sequence[Pair]) -> float:
     outputs = [translation.text for translation in model.translate([source for source, _ in test])]
     right = [output == target for output, (_, target) in zip(outputs, test, strict=True)]
     for token in SPECIAL_TOKENS:

@@ -1,10 +1,14 @@
 """All families by `model_type` in config.json."""
 
-from collections.abc import Mapping
-from typing import Any
+from __future__ import annotations
 
-from headwise.families.family import Family
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from headwise.importing import Table
+
+if TYPE_CHECKING:
+    from headwise.families.family import Family
 
 FAMILIES: Table[Family] = Table(
     {

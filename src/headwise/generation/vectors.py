@@ -3,7 +3,6 @@
 Every model with a state for each token can embed. A text that is too long is cut.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,22 +104,6 @@ def text_embedder(
 def pad_id_of(hf_config: Mapping[str, Any]) -> int:
     """The id of padding in a config.json; 0 if it has none."""
     return max(0, hf_config.get("pad_token_id") or 0)
-
-
-def embed_texts(
-    self: Any,
-    texts: Sequence[str],
-    pooling: str = "",
-    normalize: bool | None = None,
-    batch_size: int = 16,
-    prompt: str | None = None,
-) -> np.ndarray:
-    """`Model.embed` for every model with an `embedder`."""
-    vectors, cuts = self.embedder(texts, pooling, normalize, batch_size, prompt)
-    if cuts:
-        listed = truncation_warning([(f"texts[{cut.index}]", cut.tokens) for cut in cuts], self.embedder.longest)
-        warnings.warn(listed, stacklevel=2)
-    return vectors
 
 
 def truncated_ids(ids: list[int], longest: int, specials: Sequence[int]) -> list[int]:

@@ -26,29 +26,36 @@ from headwise.generation.output import Output, output_of
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import CaptionedPicture
 from headwise.models.inputs import captioned_picture, described_input, preprocessing_of
-from headwise.models.introspection import (
-    attend_input,
-    input_head_importance,
-    inspect_input,
-    mask_model_heads,
-    prune_model,
-    trace_input,
-)
-from headwise.models.model import Model
+from headwise.models.introspection import InspectableModel, ModelWithLoss
+from headwise.models.torch_model import ModelInTorch
 from headwise.network.transformer import Transformer
 
 
-class Captioner(Model):
+class CaptionerInTorch(ModelInTorch):
+    """A `Captioner` in torch."""
+
+    def observed(self, given: str | Path, **options: Any) -> CaptionedPicture:
+        """An image file with its caption as the inspector reads it."""
+        return captioned_picture(self.model, given, **options)
+
+    def example(self, given: str | Path, target: Any) -> Example:
+        """An image file and its caption, by default the model's own, with their loss."""
+        return described_input(self.observed(given, target=target))
+
+
+class Captioner(InspectableModel, ModelWithLoss):
     """An encoder of patches and a decoder that attends to them: it describes a picture in words."""
 
     does = "looks at a picture and writes a caption"
     reads = "picture"
     writes = True
     usual_task = "caption"
-    attend, trace, look_inside = attend_input, trace_input, inspect_input
-    mask_heads, prune, head_importance = mask_model_heads, prune_model, input_head_importance
 
     def caption(self, pictures: Sequence[str | Path], **settings: Any) -> list[Output]:
+        """A description of each image file. Pictures are independent.
+
+        `settings` are fields of `headwise.config.settings.SearchSettings`, such as `beam_size=4`.
+        """
         refuse_single(pictures, "caption")
         chosen, found = self.generation.changed(settings), list[Output]()
         stops, size = chosen.settings.stop, chosen.settings.batch_size or len(pictures)
@@ -85,14 +92,6 @@ class Captioner(Model):
         """A caption without special tokens and surrounding blanks."""
         return self.tokenizer.decode(list(tokens)).strip()
 
-    def observed(self, given: str | Path, **options: Any) -> CaptionedPicture:
-        """An image file with its caption as the inspector reads it."""
-        return captioned_picture(self, given, **options)
-
-    def example(self, given: str | Path, target: Any) -> Example:
-        """An image file and its caption, by default the model's own, with their loss."""
-        return described_input(self.observed(given, target=target))
-
     @cached_property
     def generation(self) -> GenerationConfig:
         """Settings of generation; special tokens that config.json does not name are those of its decoder."""
@@ -110,6 +109,10 @@ class Captioner(Model):
     def max_len(self) -> int | None:
         """The longest caption, with its start token."""
         return self.config.decoder.longest
+
+    def torch(self) -> CaptionerInTorch:  # the last of the class, because it hides the module there
+        """The model in torch."""
+        return CaptionerInTorch(self)
 
 
 @torch.inference_mode()

@@ -4,17 +4,18 @@ With a single output it is a cross-encoder, which scores a text or a pair of tex
 Nothing here needs torch; `torch_classifier` has what does.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float32
 
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.trained import CONFIG, noted
-from headwise.config.settings import RunConfig
 from headwise.data.labelled_texts import (
     check_class,
     labelled_corpora,
@@ -44,55 +45,49 @@ from headwise.generation.label import (
 )
 from headwise.generation.rank import RankedText, ranked_texts, score_activation
 from headwise.generation.reading import OneOrTwo, TextReader, reader_of, text_reader
-from headwise.generation.vectors import TextEmbedder, embed_texts, pad_id_of
+from headwise.generation.vectors import TextEmbedder, pad_id_of
+from headwise.importing import torch_needed
+from headwise.models.embedding import EmbeddingModel
 from headwise.models.encoder_network import encoder_embedder, encoder_network
-from headwise.models.model import Model, by_torch, only_with
-from headwise.network.config import NetworkConfig
+from headwise.models.introspection import PrunableModel, WalkableModel
+from headwise.models.model import Model
+
+if TYPE_CHECKING:
+    from headwise.inspect.heads import Head
+    from headwise.models.torch_classifier import ClassifierInTorch
 
 THRESHOLD = 0.5  # probability above which a text has a label
-TRAINED, PRETRAINED, SCORE, XLNET = "trained", "text_class", "score", "permutation"  # which head it is
 
 
 class Classifier(Model):
-    """A text classifier. A pretrained one also embeds texts; only Transformers have attention to look at."""
+    """A model that labels texts."""
 
     does = "labels texts"
     usual_task = "classify"
-    attend, trace, look_inside, walk, walks = (
-        only_with(PRETRAINED, SCORE)(by_torch(f"introspection:{name}"))
-        for name in ("attend_input", "trace_input", "inspect_input", "walk_input", "walks_of_input")
-    )
-    mask_heads, prune, head_importance = (
-        only_with(TRAINED, PRETRAINED, SCORE)(by_torch(name))
-        for name in (
-            *("introspection:mask_model_heads", "introspection:prune_model"),
-            "torch_classifier:classifier_head_importance",
-        )
-    )
-    observed = by_torch("inputs:encoded_text")
-    """A text as the inspector reads it."""
-    embed = only_with(PRETRAINED, SCORE, XLNET)(embed_texts)
-
+    problem: str
+    """Which kind of prediction: one label, several labels, or a number; as in `transformers`."""
+    labels: tuple[str, ...]
+    """The name of each class."""
+    reader: TextReader
+    """Turns texts into what the network reads; longer texts are cut."""
+    batch_tokens = BATCH_TOKENS
+    """Tokens in a batch of torch."""
     compute = "float32"
     """Precision of the weights in the compiled library; may be set to "int8"."""
 
-    def __init__(self, folder: Folder) -> None:
-        super().__init__(folder)
-        if self.head == TRAINED:
-            _ = self.labels  # which must fit the network
-        if self.head == SCORE:
-            self.does = "scores texts and pairs of texts"
-
-    @property
-    def head(self) -> str:
-        """Whether it was trained here, is a pretrained Transformer, one with a single output, or an XLNet."""
-        if isinstance(self.config, RunConfig):
-            return TRAINED
-        if not isinstance(self.config, NetworkConfig):
-            return XLNET
-        return SCORE if self.config.n_classes == 1 else PRETRAINED
-
     def classify(self, texts: Sequence[OneOrTwo], threshold: float | None = None) -> list[Prediction]:
+        """A label for each text, or pair of texts, with the probability of every label; long texts are cut.
+
+        Each is a `headwise.generation.label.Classification`; from a model for several labels (`problem_type`
+        multi_label_classification) a `LabelSet`, and from one for numbers (regression) a `Regression`.
+
+        Args:
+            texts: texts, or pairs of texts in tuples.
+            threshold: probability above which a text has a label, for models with several; None = 0.5.
+
+        >>> model.classify(["Who wrote Faust?"])[0].label  # doctest: +SKIP
+        'HUM'
+        """
         refuse_single(texts, "classify")
         if threshold is not None and (self.problem != SEVERAL or not 0 < threshold < 1):
             raise UserError(f"threshold = {threshold}: is for models with several labels for a text, between 0 and 1")
@@ -103,13 +98,6 @@ class Classifier(Model):
             least = THRESHOLD if threshold is None else threshold
             return [label_set(labels, row, least) for row in sigmoid(logits).tolist()]
         return [classification(labels, row) for row in softmax(logits).tolist()]
-
-    @only_with(SCORE)
-    def rerank(self, query: str, candidates: Sequence[str]) -> list[RankedText]:
-        refuse_single(candidates, "rerank")
-        scores = self.logits([(query, text) for text in candidates])[:, 0]
-        as_logits = score_activation(self.hf_config) == "Identity"
-        return ranked_texts(candidates, (scores if as_logits else sigmoid(scores)).tolist())
 
     def logits(self, texts: Sequence[OneOrTwo]) -> Float32[np.ndarray, "texts classes"]:
         """The output of the network for each text, or pair of texts."""
@@ -138,38 +126,69 @@ class Classifier(Model):
         rows = read_with(corpora, n_texts, label_reader(self.problem, self.labels), self.problem == SEVERAL)
         return [texts for texts, _ in rows], [label for _, label in rows]
 
+
+class HeadedClassifier(Classifier, PrunableModel):
+    """A Transformer that labels texts."""
+
+    def torch(self) -> ClassifierInTorch:
+        with torch_needed():
+            from headwise.models.torch_classifier import ClassifierInTorch
+        return ClassifierInTorch(self)
+
+    def head_importance(self, given: Sequence[OneOrTwo], targets: Sequence[Any]) -> dict[Head, float]:
+        """How much the loss on these texts would change with each head (`headwise.inspect.importance`).
+
+        `targets` are labels, by name or number, lists of labels, or numbers. `UserError` for an unknown one.
+        """
+        return self.torch().head_importance(given, targets)
+
+
+class TrainedClassifier(HeadedClassifier):
+    """A text classifier that was trained here."""
+
+    problem = ONE
+
+    def __init__(self, folder: Folder) -> None:
+        super().__init__(folder)
+        _ = self.labels  # which must fit the network
+
+    @property
+    def head(self) -> str:
+        """Which of the classifiers it is."""
+        return "trained"
+
     @property
     def batch_tokens(self) -> int:
         """Tokens in a batch of torch."""
-        return self.config.decode.batch_tokens if self.head == TRAINED else BATCH_TOKENS
+        return self.config.decode.batch_tokens
 
     @cached_property
-    def problem(self) -> str:
+    def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The name of each class."""
+        labels, n_outputs = noted(self.path, self.about, "labels", list), self.config.model.n_outputs
+        if len(labels) != n_outputs:
+            raise UserError(f"{self.path / CONFIG}: has {len(labels)} labels, but the model {n_outputs} classes")
+        return tuple(labels)
+
+    @cached_property
+    def reader(self) -> TextReader:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Turns texts into what the network reads; longer texts are cut."""
+        longest = self.config.data.max_length
+        return TextReader(self.tokenizer, (), None, (self.tokenizer.eos_id,), False, longest, clean=clean_text)
+
+
+class LabelledClassifier(Classifier, EmbeddingModel):
+    """A pretrained classifier, which also embeds texts."""
+
+    @cached_property
+    def problem(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Which kind of prediction: one label, several labels, or a number; as in `transformers`."""
-        if self.head == TRAINED:
-            return ONE
         return problem_type(self.hf_config, self.config.n_classes)
 
     @cached_property
-    def labels(self) -> tuple[str, ...]:
+    def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The name of each class."""
-        if self.head == TRAINED:
-            labels, n_outputs = noted(self.path, self.about, "labels", list), self.config.model.n_outputs
-            if len(labels) != n_outputs:
-                raise UserError(f"{self.path / CONFIG}: has {len(labels)} labels, but the model {n_outputs} classes")
-            return tuple(labels)
         return class_names(self.hf_config, self.config.n_classes)
-
-    @cached_property
-    def reader(self) -> TextReader:
-        """Turns texts into what the network reads; longer texts are cut."""
-        if self.head == TRAINED:
-            longest = self.config.data.max_length
-            return TextReader(self.tokenizer, (), None, (self.tokenizer.eos_id,), False, longest, clean=clean_text)
-        if self.head in (PRETRAINED, SCORE):
-            return reader_of(self)
-        pad_id, types = pad_id_of(self.hf_config), 3
-        return text_reader(self.tokenizer, pad_id, types, None, self.path, self.config.vocab_size)
 
     @property
     def embedder(self) -> TextEmbedder:
@@ -183,9 +202,67 @@ class Classifier(Model):
     @property
     def _states(self) -> EncoderNetwork:
         """The network whose states are pooled."""
-        if self.head == XLNET:
-            return self.needing_torch("headwise.models.torch_classifier:content_states")(self)
         return self.texts
+
+
+class PretrainedClassifier(LabelledClassifier, HeadedClassifier, WalkableModel):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """A pretrained encoder with a head for classes of texts."""
+
+    @property
+    def head(self) -> str:
+        """Which of the classifiers it is."""
+        return "text_class"
+
+    @cached_property
+    def reader(self) -> TextReader:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Turns texts into what the network reads; longer texts are cut."""
+        return reader_of(self)
+
+
+class CrossEncoder(PretrainedClassifier):
+    """A pretrained encoder with a single output, the score of a text or a pair of texts."""
+
+    does = "scores texts and pairs of texts"
+
+    @property
+    def head(self) -> str:
+        """Which of the classifiers it is."""
+        return "score"
+
+    def rerank(self, query: str, candidates: Sequence[str]) -> list[RankedText]:
+        """The candidates in the order of their scores for a query, best first.
+
+        Scores are those of `CrossEncoder.predict` in sentence-transformers: the logit, between 0 and 1 by the sigmoid
+        function unless config.json names another activation.
+
+        >>> model.rerank("Who wrote Faust?", ["A play.", "Goethe wrote it."])[0].index  # doctest: +SKIP
+        1
+        """
+        refuse_single(candidates, "rerank")
+        scores = self.logits([(query, text) for text in candidates])[:, 0]
+        as_logits = score_activation(self.hf_config) == "Identity"
+        return ranked_texts(candidates, (scores if as_logits else sigmoid(scores)).tolist())
+
+
+class XLNetLabeller(LabelledClassifier):
+    """A pretrained XLNet with a head for classes of texts."""
+
+    @property
+    def head(self) -> str:
+        """Which of the classifiers it is."""
+        return "permutation"
+
+    @cached_property
+    def reader(self) -> TextReader:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Turns texts into what the network reads; longer texts are cut."""
+        pad_id, types = pad_id_of(self.hf_config), 3
+        return text_reader(self.tokenizer, pad_id, types, None, self.path, self.config.vocab_size)
+
+    @property
+    def _states(self) -> EncoderNetwork:
+        with torch_needed():
+            from headwise.models.torch_classifier import content_states
+        return content_states(self)
 
 
 def label_reader(problem: str, known: Sequence[str]) -> Callable[[str, str], Any]:

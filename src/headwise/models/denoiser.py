@@ -10,17 +10,15 @@ from headwise.decode.stepwise import engine_of
 from headwise.decode.translator import TextTranslator, Translation
 from headwise.inspect.heads import Head
 from headwise.inspect.importance import head_importance
-from headwise.models.introspection import mask_model_heads, prune_model
-from headwise.models.model import Model
+from headwise.models.introspection import PrunableModel
 
 
-class Denoiser(Model):
+class Denoiser(PrunableModel):
     """An encoder-decoder that restores texts; a translator can be fine-tuned from it (`train(init=...)`)."""
 
     does = "restores texts, and a translator starts from it (`headwise train --init`)"
     reads = "pairs"
     usual_task = "denoise"
-    mask_heads, prune = mask_model_heads, prune_model
 
     def restore(self, texts: Sequence[str], **overrides: Any) -> list[Translation]:
         """Each text with words in the place of every `<mask>`; the model decides how many.

@@ -1,17 +1,18 @@
-"""Pretrained encoders (BERT, RoBERTa, ...). Not here: classes of texts (`classifier`).
+"""Pretrained encoders (BERT, RoBERTa, ...), a class for each head. Not here: classes of texts (`classifier`).
 
 Nothing here needs torch; `torch_encoder` has what does.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float32
 
-from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.layout import read_json
 from headwise.checkpoint.trained import RUN
 from headwise.checkpoint.vocabulary import bare, fingerprint
@@ -33,59 +34,41 @@ from headwise.generation.label import class_names
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, encoder_special_ids
 from headwise.generation.reading import TextReader, reader_of
 from headwise.generation.tag import Tagging, read_known_tags, read_words, tagging, word_logits, word_offsets
-from headwise.generation.vectors import TextEmbedder, embed_texts, retrieval_of
+from headwise.generation.vectors import TextEmbedder, retrieval_of
+from headwise.importing import torch_needed
+from headwise.models.embedding import EmbeddingModel
 from headwise.models.encoder_network import encoder_embedder, encoder_network
-from headwise.models.model import Model, by_torch, only_with
+from headwise.models.introspection import ModelWithLoss, WalkableModel
+
+if TYPE_CHECKING:
+    from headwise.models.torch_encoder import EncoderInTorch
 
 AT_ONCE = 4096  # tokens
-USUAL_TASKS = {"masked": "mlm", "token_class": "tag", "span": "answer"}
-DOES = {"token_class": "tags words", "span": "answers questions"}
 
 
-class EncoderModel(Model):
-    """An encoder alone (BERT, RoBERTa, ...): it embeds texts, and does what its head is for.
+class EncoderModel(EmbeddingModel, WalkableModel):
+    """An encoder alone (BERT, RoBERTa, ...): it embeds texts. Its head, "none" here, is for something else."""
 
-    Heads: "masked" for masked tokens, "token_class" for tags of words, "span" for answers, "none".
-    """
-
-    attend, trace, look_inside, walk, walks, mask_heads, prune = (
-        by_torch(f"introspection:{name}")
-        for name in (
-            *("attend_input", "trace_input", "inspect_input", "walk_input", "walks_of_input"),
-            *("mask_model_heads", "prune_model"),
-        )
-    )
-    head_importance = only_with("masked")(by_torch("introspection:input_head_importance"))
-    observed = by_torch("inputs:encoded_text")
-    """A text as the inspector reads it."""
-    example = by_torch("torch_encoder:masked_example")
-    """A text and the loss of its tokens, some of which are masked."""
-    embed = embed_texts
+    does = "reads texts"
 
     compute = "float32"
     """Precision of the weights in the compiled library; may be set to "int8"."""
 
-    def __init__(self, folder: Folder) -> None:
-        super().__init__(folder)
-        self.does = DOES.get(self.head, "reads texts")
-        self.usual_task = USUAL_TASKS.get(self.head, "translate")
+    def torch(self) -> EncoderInTorch:
+        with torch_needed():
+            from headwise.models.torch_encoder import EncoderInTorch
+        return EncoderInTorch(self)
 
-    def evaluate(
-        self, paths: Sequence[str], reading: str = AUTO
-    ) -> MaskedReport | TagReport | AnswerReport | RetrievalReport:
-        """How good the head is on files as `train` takes them; without one, how often the vector of a text finds the
-        text that belongs to it.
+    def evaluate(self, paths: Sequence[str]) -> RetrievalReport:
+        """How often the vector of a text finds the text that belongs to it, in files as `train` takes them."""
+        lines = read_contrastive(paths)
+        return retrieval_of(self.embedder, [line[0] for line in lines], [line[1] for line in lines])
 
-        `reading` is for masked tokens: "lines" (each is a sequence), "blocks" (running text), or "auto".
-        """
-        if reading != AUTO and self.head != "masked":
-            raise UserError(f"reading = {reading}: is for masked language models, and this model {self.does}")
-        if reading not in READINGS:
-            raise unknown("reading", reading, READINGS)
-        if self.head == "masked":
-            return self.needing_torch("headwise.models.torch_encoder:evaluate_masked")(self, paths, reading)
-        ways = {"token_class": self._evaluate_tags, "span": self._evaluate_answers}
-        return ways.get(self.head, self._evaluate_vectors)(paths)
+    @cached_property
+    def training(self) -> dict[str, Any]:
+        """How the model was trained: entries and settings of training.json; {} if it was not trained here."""
+        path = self.path / RUN
+        return read_json(path) if path.is_file() else {}
 
     @cached_property
     def reader(self) -> TextReader:
@@ -106,15 +89,30 @@ class EncoderModel(Model):
     def _embedder(self) -> TextEmbedder:
         return encoder_embedder(self, self.texts)
 
-    def _evaluate_vectors(self, paths: Sequence[str]) -> RetrievalReport:
-        lines = read_contrastive(paths)
-        return retrieval_of(self.embedder, [line[0] for line in lines], [line[1] for line in lines])
 
-    # --- Masked tokens ---
+class MaskedModel(EncoderModel, ModelWithLoss):
+    """An encoder that predicts masked tokens (head "masked")."""
 
-    @only_with("masked")
+    usual_task = "mlm"
+
     def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
+        """For each mask in the text the most probable tokens, best first; masks are filled independently.
+
+        >>> model.fill_mask("A dog [MASK] in the park.")[0][0].text  # doctest: +SKIP
+        'plays'
+        """
         return fillings(lambda mask_id: self.texts, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
+
+    def evaluate(self, paths: Sequence[str], reading: str = AUTO) -> MaskedReport:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """How well the model predicts masked tokens, always the same ones, of text files.
+
+        They are read and masked as in training where that is known; otherwise 15 % are masked. `reading` is "lines"
+        (each is a sequence), "blocks" (running text of `max_len` tokens), or "auto"; see
+        `headwise.data.lines.choose_reading`.
+        """
+        if reading not in READINGS:
+            raise unknown("reading", reading, READINGS)
+        return self.torch().evaluate_masked(paths, reading)
 
     @property
     def max_len(self) -> int:
@@ -127,12 +125,6 @@ class EncoderModel(Model):
         encode, _, behind = bare(self.tokenizer)
         origin, size = fingerprint(self.path), self.config.vocab_size
         return DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind, origin, size)
-
-    @cached_property
-    def training(self) -> dict[str, Any]:
-        """How the model was trained: entries and settings of training.json; {} if it was not trained here."""
-        path = self.path / RUN
-        return read_json(path) if path.is_file() else {}
 
     @property
     def around(self) -> tuple[Sequence[int], Sequence[int]]:
@@ -154,15 +146,24 @@ class EncoderModel(Model):
         """The id of the mask token; `UserError` without one."""
         return mask_of(self.tokenizer, special_token_text(tokenizer_settings(self.path), "mask_token"))[1]
 
-    # --- Tags of words ---
+
+class Tagger(EncoderModel):
+    """An encoder that tags words (head "token_class")."""
+
+    does = "tags words"
+    usual_task = "tag"
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
         """The name of each class of the head."""
         return class_names(self.hf_config, self.config.n_classes)
 
-    @only_with("token_class")
     def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagging]:
+        """The tag of each word, and the spans they mark, with their characters; a text may be a list of words.
+
+        >>> model.tag(["Angela Merkel met Macron."])[0].spans[0].text  # doctest: +SKIP
+        'Angela Merkel'
+        """
         if isinstance(texts, str):
             raise UserError("tag takes a list of texts, or of lists of words; this is one string")
         split = [word_offsets(text) for text in texts]
@@ -178,15 +179,28 @@ class EncoderModel(Model):
         best = probabilities.argmax(1).tolist()
         return [(self.tags[i], p) for p, i in zip(probabilities.max(1).tolist(), best, strict=True)]
 
-    def _evaluate_tags(self, paths: Sequence[str]) -> TagReport:
+    def evaluate(self, paths: Sequence[str]) -> TagReport:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Accuracy, precision, recall and F1 of the tags of files as `train` takes them."""
         sentences = [one for path in paths for one in read_known_tags(path, self.tags)]
         found = self.tag([one.words for one in sentences])
         return tag_report([one.tags for one in sentences], [one.tags for one in found])
 
-    # --- Answers ---
 
-    @only_with("span")
+class QuestionAnswerer(EncoderModel):
+    """An encoder that finds answers in texts (head "span")."""
+
+    does = "answers questions"
+    usual_task = "answer"
+
     def answer(self, questions: Sequence[tuple[str, str]], unanswerable: bool = False) -> list[Answer]:
+        """The answer to each question, a span of the text that comes with it.
+
+        >>> model.answer([("Who wrote Faust?", "Faust is a play by Goethe.")])[0].text  # doctest: +SKIP
+        'Goethe'
+
+        Args:
+            unanswerable: the answer is "" where the model finds that more probable.
+        """
         if any(isinstance(one, str) or len(one) != 2 for one in questions):
             raise UserError("answer takes a list of pairs, (question, text); one of these is none")
         passages = read_passages(self.reader, questions, *self._passage_size)
@@ -200,7 +214,7 @@ class EncoderModel(Model):
         longest, overlap = data.get("max_length") or READ, data.get("overlap", OVERLAP)
         return min(longest, self.reader.longest or longest), overlap
 
-    def _evaluate_answers(self, paths: Sequence[str]) -> AnswerReport:
+    def evaluate(self, paths: Sequence[str]) -> AnswerReport:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Exact match and F1; where some questions have no answer, the model may give none."""
         examples = [one for path in paths for one in read_questions(path)]
         unanswerable = not all(one.answers for one in examples)

@@ -9,6 +9,7 @@ from headwise.errors import UserError
 from headwise.generation.encoder_network import EncoderNetwork, LibraryEncoder
 from headwise.generation.label import BATCH_TOKENS
 from headwise.generation.vectors import TextEmbedder, text_embedder
+from headwise.importing import torch_needed
 from headwise.native.library import absence, library
 
 PER_TOKEN = ("token_class", "span")  # heads
@@ -30,16 +31,19 @@ def encoder_network(model: Any, batch_tokens: int = BATCH_TOKENS) -> EncoderNetw
         )
     if encoder:
         return LibraryEncoder(encoder, model.config.pooling, model.config.head in PER_TOKEN)
-    torch_encoder = model.needing_torch("headwise.generation.torch_encoder:TorchEncoder")
-    return torch_encoder(model.network, model.reader.tokenizer.pad_id, batch_tokens)
+    with torch_needed():
+        from headwise.generation.torch_encoder import TorchEncoder
+    return TorchEncoder(model.network, model.reader.tokenizer.pad_id, batch_tokens)
 
 
 def encoder_embedder(model: Any, network: EncoderNetwork) -> TextEmbedder:
     """What turns texts into vectors by the states of `network`, that of an `EncoderModel` or a `Classifier`."""
 
-    def open_tensors(folder: Path) -> Any:
-        return model.needing_torch("headwise.checkpoint.adapters:open_tensors")(folder)
+    def open_pickled(folder: Path) -> Any:
+        with torch_needed():
+            from headwise.checkpoint.adapters import open_tensors
+        return open_tensors(folder)
 
     stack = getattr(model.config, "encoder", None)  # an XLNet has none
     d_model, longest = (stack.d_model, stack.longest) if stack else (model.config.d_model, None)
-    return text_embedder(network, model.tokenizer, d_model, longest, model.path, open_tensors)
+    return text_embedder(network, model.tokenizer, d_model, longest, model.path, open_pickled)

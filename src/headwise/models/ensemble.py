@@ -5,7 +5,7 @@ Not here: the averaging itself (`native/search.c`, and with torch `decode.ensemb
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwise.checkpoint.trained import TOKENIZER
 from headwise.config.settings import RunConfig
@@ -14,18 +14,12 @@ from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
 from headwise.importing import torch_needed
 from headwise.models.model import Unable
-from headwise.models.translator import LoadedNetwork, Translator
+from headwise.models.translator import LoadedNetwork, Seq2SeqModel, Translator
 from headwise.models.workers import Loading
 from headwise.native.network import CompiledEnsemble, CompiledNetwork
 
-OF_ONE = (  # what is about one network
-    *("network", "score", "align", "rank_heads", "head_importance", "mask_heads", "prune", "silent_heads"),
-    *("walk", "walks"),
-    *("attend", "attribute", "trace", "look_inside", "alignment_head", "known_alignment_head", "info"),
-)
 
-
-class Ensemble(Translator):
+class Ensemble(Seq2SeqModel):
     """Models whose log-probabilities are averaged at every step of one search; made by `headwise.load([a, b])`.
 
     Settings and the shortlist are those of the first; else the order of the models changes no more than rounding.
@@ -38,10 +32,21 @@ class Ensemble(Translator):
         loaded: Any = self._loaded
         return loaded.members
 
-    def __getattribute__(self, name: str) -> Any:
-        if name in OF_ONE:
-            raise Unable(f"an ensemble has no '{name}': ask one of its `models`")
-        return super().__getattribute__(name)
+    def info(self) -> dict[str, Any]:
+        """There are several."""
+        raise of_one("info")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(Translator, name):
+                raise of_one(name)
+            return super().__getattr__(name)
+
+
+def of_one(name: str) -> Unable:
+    """The error for what has to be asked of one of the models."""
+    return Unable(f"an ensemble has no '{name}': ask one of its `models`")
 
 
 def ensemble_of(models: Sequence[Translator], loading: Loading) -> Ensemble:
@@ -81,7 +86,7 @@ class AveragedTranslators:
 
     def torch_module(self) -> Any:
         """There are several."""
-        raise Unable("an ensemble has no 'network': ask one of its `models`")
+        raise of_one("network")
 
     @property
     def dtype(self) -> str:

@@ -23,18 +23,16 @@ from headwise.errors import UserError
 from headwise.evaluate.forecasts import ForecastReport, forecast_report
 from headwise.inspect.heads import Head
 from headwise.inspect.importance import Example, importance_over
-from headwise.models.introspection import mask_model_heads, prune_model
-from headwise.models.model import Model
+from headwise.models.introspection import PrunableModel
 from headwise.training.loss import squared_loss
 
 
-class Forecaster(Model):
+class Forecaster(PrunableModel):
     """A forecaster of a time series."""
 
     does = "reads time series"
     reads = "series"
     usual_task = "forecast"
-    mask_heads, prune = mask_model_heads, prune_model
 
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)

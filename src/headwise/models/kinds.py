@@ -1,22 +1,96 @@
-"""Which kind of model a pretrained network is: the class, by name, whose methods suit it."""
+"""Which kind of model a pretrained network is: the class whose methods suit it.
 
-from typing import Any
+A new kind is a module of this package, a row in `KINDS` and a
+line in `kind_of`.
+"""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headwise.checkpoint.folder import Folder
+from headwise.importing import Table
+from headwise.models.model import Model
 from headwise.network.config import NetworkConfig
 
-ENCODERS = {"text_class": "classifier:Classifier"}  # by head, unlike the others
-DECODERS = {"patches": "captioner:Captioner", "audio": "speech:SpeechModel"}  # by what the encoder reads
+KINDS: Table[Callable[[Folder], Any]] = Table(
+    {
+        "no use": "headwise.models.model:Model",
+        "translator": "headwise.models.pretrained:PretrainedNetwork",  # of a `Translator`
+        "encoder": "headwise.models.encoder:EncoderModel",
+        "masked": "headwise.models.encoder:MaskedModel",
+        "token_class": "headwise.models.encoder:Tagger",
+        "span": "headwise.models.encoder:QuestionAnswerer",
+        "text_class": "headwise.models.classifier:PretrainedClassifier",
+        "score": "headwise.models.classifier:CrossEncoder",
+        "xlnet classifier": "headwise.models.classifier:XLNetLabeller",
+        "xlnet": "headwise.models.language_model:XLNetModel",
+        "language": "headwise.models.language_model:LanguageModel",
+        "embedding": "headwise.models.language_model:DecoderModel",
+        "patches": "headwise.models.vision:VisionModel",
+        "image_class": "headwise.models.vision:PictureClassifier",
+        "captioner": "headwise.models.captioner:Captioner",
+        "speech": "headwise.models.speech:SpeechModel",
+    }
+)
+TRAINED: Table[Callable[[Folder], Any]] = Table(  # models trained here, by task; others are saved in a layout of KINDS
+    {
+        "denoise": "headwise.models.denoiser:Denoiser",
+        "classify": "headwise.models.classifier:TrainedClassifier",
+        "forecast": "headwise.models.forecaster:Forecaster",
+    }
+)
+WRITERS = {"patches": "captioner", "audio": "speech"}  # by what the encoder reads; texts: "translator"
 
 
-def model_kind(config: Any) -> str:
-    """The module and the class for a network, `NetworkConfig` or `XLNetShape`, as "module:Class"."""
+def kind_of(config: Any) -> str:
+    """The row of `KINDS` for a pretrained network, a `NetworkConfig` or an `XLNetShape`."""
     if not isinstance(config, NetworkConfig):
-        return "classifier:Classifier" if config.n_classes else "language_model:LanguageModel"
+        return "xlnet classifier" if config.n_classes else "xlnet"
     if config.decoder is None:
-        pictures = config.front == "patches"
-        return "vision:VisionModel" if pictures else ENCODERS.get(config.head, "encoder:EncoderModel")
+        if config.front == "patches":
+            return "image_class" if config.head == "image_class" else "patches"
+        if config.head == "text_class" and config.n_classes == 1:
+            return "score"
+        return config.head if config.head in ("masked", "token_class", "span", "text_class") else "encoder"
     if config.encoder is None:
-        return "language_model:LanguageModel"
+        return "language" if config.head == "language" else "embedding"
     if config.head != "language":
-        return "model:Model"
-    return DECODERS.get(config.front, "translator:Translator")
+        return "no use"
+    return WRITERS.get(config.front, "translator")
+
+
+if TYPE_CHECKING:  # for editors and the type checker: what `load` returns may be any of these
+    from headwise.generation.output import Output
+    from headwise.inspect.heads import Head
+    from headwise.models.captioner import Captioner
+    from headwise.models.classifier import CrossEncoder
+    from headwise.models.denoiser import Denoiser
+    from headwise.models.encoder import MaskedModel, QuestionAnswerer, Tagger
+    from headwise.models.forecaster import Forecaster
+    from headwise.models.language_model import LanguageModel
+    from headwise.models.speech import SpeechModel
+    from headwise.models.translator import Translator
+    from headwise.models.vision import PictureClassifier
+
+    class AnyModel(  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
+        Translator,
+        LanguageModel,
+        MaskedModel,
+        Tagger,
+        QuestionAnswerer,
+        CrossEncoder,
+        PictureClassifier,
+        Captioner,
+        SpeechModel,
+        Forecaster,
+        Denoiser,
+    ):
+        """A network with all that stands in its folder, and the methods of its kind; made by `headwise.load`."""
+
+        def generate(self, *given: Any, **settings: Any) -> list[Output]: ...
+        def evaluate(self, *given: Any, **options: Any) -> Any: ...
+        def head_importance(self, given: Sequence[Any], /, *targets: Any, **options: Any) -> dict[Head, float]: ...
+else:
+    AnyModel = Model

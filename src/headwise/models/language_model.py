@@ -3,12 +3,13 @@
 Nothing here needs torch; `torch_language` has what does.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
 from headwise.checkpoint.vocabulary import bare, fingerprint
 from headwise.contract import TextNetwork
@@ -20,49 +21,67 @@ from headwise.generation.chat import Messages, refuse_single
 from headwise.generation.library_text import LibraryText
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
-from headwise.models.model import Model, by_torch, only_with
+from headwise.importing import torch_needed
+from headwise.models.embedding import EmbeddingModel
+from headwise.models.introspection import ModelWithLoss, WalkableModel
 from headwise.native.linear import NUMBERS
 from headwise.native.network import CompiledNetwork
-from headwise.network.config import NetworkConfig
+
+if TYPE_CHECKING:
+    from headwise.generation.fill import Filling
+    from headwise.generation.vectors import TextEmbedder
+    from headwise.models.torch_language import DecoderInTorch, XLNetInTorch
 
 WINDOW = 1024  # tokens read at once for a perplexity, where neither the network nor its settings have a limit
-DOES = {"language": "continues texts", "permutation": "continues texts and fills in masked tokens"}
-
-
 BEHIND = ("<sep>", "<cls>")  # special tokens that end a text of XLNet
 
 
-class LanguageModel(Model):
-    """A decoder alone (GPT-2, LLaMA, ...) or an XLNet: it continues texts and embeds them.
+class DecoderModel(EmbeddingModel, WalkableModel):
+    """A decoder alone, without a head (E5-Mistral, Qwen3-Embedding, ...): it embeds texts."""
 
-    A decoder without a head (E5-Mistral, Qwen3-Embedding, ...) only embeds.
-    """
-
-    attend, trace, look_inside, walk, walks, mask_heads, prune = (
-        only_with("language", "embedding")(by_torch(f"introspection:{name}"))
-        for name in (
-            *("attend_input", "trace_input", "inspect_input", "walk_input", "walks_of_input"),
-            *("mask_model_heads", "prune_model"),
-        )
-    )
-    head_importance = only_with("language")(by_torch("introspection:input_head_importance"))
-    fill_mask = only_with("permutation")(by_torch("torch_language:fill_mask"))
-    embed, observed, example = (by_torch(f"torch_language:{name}") for name in ("embed_texts", "observed", "example"))
-
-    def __init__(self, folder: Folder) -> None:
-        super().__init__(folder)
-        self.does = DOES.get(self.head, "embeds texts")
-        self.usual_task = {"language": "lm", "permutation": "plm"}.get(self.head, "translate")
+    does = "embeds texts"
 
     @property
     def head(self) -> str:
-        """One of "language", "permutation" (an XLNet) or "embedding"."""
-        if not isinstance(self.config, NetworkConfig):
-            return "permutation"
-        return "language" if self.config.head == "language" else "embedding"
+        """What the network ends in, "language" or nothing, which is called "embedding"."""
+        return "embedding"
 
-    @only_with("language", "permutation")
+    def torch(self) -> DecoderInTorch:
+        with torch_needed():
+            from headwise.models.torch_language import DecoderInTorch
+        return DecoderInTorch(self)
+
+    @cached_property
+    def embedder(self) -> TextEmbedder:
+        """Turns texts into vectors."""
+        return self.torch().embedder()
+
+    @cached_property
+    def max_len(self) -> int | None:
+        """The longest text the network reads, where it has a limit."""
+        return self.config.decoder.longest
+
+
+class GeneratingModel(EmbeddingModel):
+    """A model that continues texts, and embeds them."""
+
+    max_len: Any
+    """The longest text the network reads, where it has a limit."""
+
+    def torch(self) -> DecoderInTorch | XLNetInTorch:
+        """The model in torch; `UserError` if PyTorch is not installed."""
+        raise NotImplementedError
+
     def generate(self, prompts: Sequence[str | Messages], **settings: Any) -> list[Output]:
+        """The continuation of each prompt. Prompts are independent.
+
+        Args:
+            prompts: texts; or conversations, lists of `{"role": "user", "content": "..."}`, for models with a template.
+            **settings: fields of `headwise.config.settings.SearchSettings`, such as `max_new_tokens=50`.
+
+        Raises:
+            UserError: an invalid setting, a prompt that is empty or too long, or no chat template.
+        """
         refuse_single(prompts, "generate")
         chosen = self.generation.changed(settings, NUMBERS)
         stop = stop_at(chosen.settings.stop, self.tokenizer.decode)
@@ -71,15 +90,26 @@ class LanguageModel(Model):
         pairs = zip(ids, found, strict=True)
         return [output_of(ranked, self.decode_after(prompt), chosen.settings.stop) for prompt, ranked in pairs]
 
-    @only_with("language", "permutation")
     def stream(self, prompt: str | Messages, **settings: Any) -> Iterator[str]:
+        """The continuation of one prompt, in parts, while it is generated; joined, what `generate` returns.
+
+        Raises:
+            UserError: as of `generate`, or the settings ask for beam search, which may revise its output.
+        """
         chosen = self.generation.streamed(settings, NUMBERS)
         ids = self.encode(prompt)
         tokens = stream_continuation(self.text_network(chosen.settings.compute), ids, chosen, self.max_len)
         return until_stop(growing_text(tokens, self.decode_after(ids)), chosen.settings.stop)
 
-    @only_with("language", "permutation")
     def perplexity(self, text: str, stride: int = 0, window: int = 0) -> Perplexity:
+        """How well the model predicts a text of any length.
+
+        Args:
+            text: its first token is given.
+            stride: tokens between the starts of two windows; a smaller stride gives every token more context and takes
+                longer; 0 = half a window.
+            window: tokens read at once; 0 = as many as the model can read, or 1,024 if it has no limit.
+        """
         return self._perplexity_of(self.encode(text), stride, window)
 
     def _perplexity_of(self, tokens: Sequence[int], stride: int, window: int) -> Perplexity:
@@ -89,7 +119,6 @@ class LanguageModel(Model):
             raise UserError(f"window = {window}: the model reads at most {longest} tokens at once")
         return perplexity(self.text_network(), tokens, window, stride or max(1, window // 2))
 
-    @only_with("language", "permutation")
     def evaluate(self, paths: Sequence[str], stride: int = 0, window: int = 0) -> LanguageReport:
         """How well the model predicts files, text or `.jsonl`, with the documents and end tokens of training."""
         files = spool_files(paths)
@@ -101,19 +130,14 @@ class LanguageModel(Model):
     def cutter(self) -> DocumentTokenizer:
         """Tokenizes documents, with the model's special tokens around each; in training and evaluation."""
         encode, before, behind = bare(self.tokenizer)
-        if self.head == "permutation":
-            before, suffix = [], behind[:1]
-        else:
-            ends = [self.generation.special.eos_id] if self.generation.can_end else []
-            suffix = behind if behind[-1:] == ends else [*behind, *ends]
+        ends = [self.generation.special.eos_id] if self.generation.can_end else []
+        suffix = behind if behind[-1:] == ends else [*behind, *ends]
         origin, size = fingerprint(self.path), self.config.vocab_size
         return DocumentTokenizer(lambda texts: [encode(text) for text in texts], before, suffix, origin, size)
 
     def encode(self, prompt: str | Messages) -> list[int]:
-        """The ids of a prompt, without the special tokens with which XLNet ends a text."""
-        ids = prompt_ids(prompt, self.path, self.tokenizer, self.generation.special.bos_id)
-        behind = [self.tokenizer.id_of(token) for token in BEHIND] if self.head == "permutation" else []
-        return ids[: -len(behind)] if behind and ids[-len(behind) :] == behind else ids
+        """The ids of a prompt."""
+        return prompt_ids(prompt, self.path, self.tokenizer, self.generation.special.bos_id)
 
     def decode_after(self, prompt: Sequence[int]) -> Detokenise:
         """Converts ids to the text that they add to a prompt."""
@@ -124,19 +148,61 @@ class LanguageModel(Model):
         form = self.folder.weights.form(compute)
         if isinstance(form, CompiledNetwork):
             return LibraryText(form)
-        return self.needing_torch("headwise.models.torch_language:text_network")(self, form)
+        return self.torch().text_network(form)
 
     @cached_property
     def generation(self) -> GenerationConfig:
         """Settings of generation; `unused` names those of its file that are not supported."""
         return read_generation_config(self.path, self.hf_config, has_encoder=False)
 
-    @cached_property
-    def max_len(self) -> int | None:
-        """The longest text the network reads, where it has a limit."""
-        return None if self.head == "permutation" else self.config.decoder.longest
+
+class LanguageModel(DecoderModel, GeneratingModel, ModelWithLoss):
+    """A decoder alone (GPT-2, LLaMA, ...): it continues texts, and embeds them."""
+
+    does = "continues texts"
+    usual_task = "lm"
+
+    @property
+    def head(self) -> str:
+        """What the network ends in."""
+        return "language"
+
+
+class XLNetModel(GeneratingModel):
+    """An XLNet: it continues texts, fills in masked tokens, and embeds texts."""
+
+    does = "continues texts and fills in masked tokens"
+    usual_task = "plm"
+    max_len = None
+
+    @property
+    def head(self) -> str:
+        """What the network ends in."""
+        return "permutation"
+
+    def torch(self) -> XLNetInTorch:
+        with torch_needed():
+            from headwise.models.torch_language import XLNetInTorch
+        return XLNetInTorch(self)
+
+    def fill_mask(self, text: str, top: int = 5) -> list[list[Filling]]:
+        """For each mask in the text the most probable tokens, best first; masks do not see each other."""
+        return self.torch().fill_mask(text, top)
 
     @cached_property
-    def embedder(self) -> Any:
+    def cutter(self) -> DocumentTokenizer:
+        """Tokenizes documents, with the special token that ends a text between them; in training and evaluation."""
+        encode, _, behind = bare(self.tokenizer)
+        origin, size = fingerprint(self.path), self.config.vocab_size
+        return DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind[:1], origin, size)
+
+    def encode(self, prompt: str | Messages) -> list[int]:
+        """The ids of a prompt, without the special tokens that end a text."""
+        ids = super().encode(prompt)
+        behind = [self.tokenizer.id_of(token) for token in BEHIND]
+        return ids[: -len(behind)] if ids[-len(behind) :] == behind else ids
+
+    @cached_property
+    def embedder(self) -> TextEmbedder:
         """Turns texts into vectors."""
-        return self.needing_torch("headwise.models.torch_language:embedder")(self)
+        return self.torch().embedder()

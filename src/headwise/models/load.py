@@ -1,7 +1,6 @@
 """`load`: the model in a folder, as the class for its kind of network.
 
-This module imports by name the class for the kind that it finds, and when it is first needed, what inspects pairs and
-what needs torch. The compiled library translates without torch (`checkpoint.compiled`).
+The table of kinds is in `models.kinds`. The compiled library translates without torch (`checkpoint.compiled`).
 """
 
 from collections.abc import Collection, Sequence
@@ -12,13 +11,11 @@ from typing import Any
 from headwise.checkpoint.folder import Folder
 from headwise.checkpoint.read import read_folder
 from headwise.config.settings import RunConfig
-from headwise.config.tasks import TASKS
 from headwise.device import device_name
 from headwise.errors import UserError
-from headwise.importing import named
+from headwise.families.registry import missing_head
 from headwise.models.ensemble import ensemble_of
-from headwise.models.kinds import model_kind
-from headwise.models.model import Model
+from headwise.models.kinds import KINDS, TRAINED, AnyModel, kind_of
 from headwise.models.trained import TrainedNetwork
 from headwise.models.translator import Translator
 from headwise.models.workers import Loading
@@ -29,7 +26,7 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
     ignore_keys: Collection[str] = (),
-) -> Model:
+) -> AnyModel:
     """The model in a directory that `train` wrote, or in a folder in the Hugging Face layout; or several as one.
 
     Args:
@@ -59,16 +56,8 @@ def load(
     return _model_of(_read(path, device, dtype, ignore_keys=ignore_keys), dtype)
 
 
-def _inspector(*given: Any) -> Any:
-    return named("headwise.models.pair_inspector:PairInspector")(*given, _torch_inspector)
-
-
-def _torch_inspector(*given: Any) -> Any:
-    return named("headwise.models.torch_inspector").TorchInspector(*given)
-
-
 def _loading(paths: Sequence[str | Path], device: str, dtype: str) -> Loading:
-    return Loading(tuple(map(str, paths)), device, dtype, load, _inspector)
+    return Loading(tuple(map(str, paths)), device, dtype, load)
 
 
 def _read(
@@ -82,32 +71,28 @@ def _read(
     return read_folder(path, device_name(device), dtype, tasks, published, ignore_keys)
 
 
-def _model_of(folder: Folder, dtype: str) -> Model:
+def _model_of(folder: Folder, dtype: str) -> AnyModel:
     loading = _loading([folder.path], folder.device, dtype)
     if not isinstance(folder.config, RunConfig):
         return pretrained_model(folder, loading)
     folder = _decoding_in(dtype, folder)
     if folder.config.model.task == "translate":
-        return Translator(TrainedNetwork(folder), loading)
-    return _made(named(TASKS[folder.config.model.task].model), folder)
+        return _translator(TrainedNetwork(folder), loading)
+    return TRAINED[folder.config.model.task](folder)
 
 
-def pretrained_model(folder: Folder, loading: Loading | None = None) -> Model:
+def pretrained_model(folder: Folder, loading: Loading | None = None) -> AnyModel:
     """The model of a folder in the Hugging Face layout, or one that `headwise import` wrote."""
-    kind: Any = named(f"headwise.models.{model_kind(folder.config)}")
-    if kind is not Translator:
-        model = _made(kind, folder)
-        find = named("headwise.families.registry:missing_head")  # a model trained here needs no families
-        model.missing_head = find(folder.about, getattr(folder.config, "head", ""))
-        return model
-    network = named("headwise.models.pretrained:PretrainedNetwork")(folder)
-    return Translator(network, loading or _loading([folder.path], folder.device, "auto"))
-
-
-def _made(kind: Any, folder: Folder) -> Model:
-    model = kind(folder)
-    model.needing_torch = named
+    kind = kind_of(folder.config)
+    if kind == "translator":
+        return _translator(KINDS[kind](folder), loading or _loading([folder.path], folder.device, "auto"))
+    model = KINDS[kind](folder)
+    model.missing_head = missing_head(folder.about, getattr(folder.config, "head", ""))
     return model
+
+
+def _translator(network: Any, loading: Loading) -> Any:
+    return Translator(network, loading)
 
 
 def _decoding_in(dtype: str, folder: Folder) -> Folder:
@@ -127,19 +112,19 @@ def translation_folder(path: str | Path) -> Folder:
     return _read(path, "cpu", "auto", ("translate",))
 
 
-def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> Model:
+def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> AnyModel:
     """`load` for what reads a text and writes another; `UserError`, with what it can do, for any other model."""
     model = _model_of(_read(path, device, dtype, ("translate",)), dtype)
     _ = model.translate
     return model
 
 
-def load_task(task: str, path: str | Path, device: str = "auto", published: bool = False) -> Model:
+def load_task(task: str, path: str | Path, device: str = "auto", published: bool = False) -> AnyModel:
     """`load` for a model that `train` wrote for `task`, or a `published` one; `UserError` where it is another."""
     return _model_of(_read(path, device, "auto", (task,), published), "auto")
 
 
-def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> Model:
+def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: str = "auto") -> AnyModel:
     """One model that translates, or several as an ensemble; a `UserError` names what does not go with them."""
     if not paths:
         raise UserError("load takes a model directory, or a list of them; this list is empty")
@@ -147,4 +132,5 @@ def load_translators(paths: Sequence[str | Path], device: str = "auto", dtype: s
     if len(models) == 1:
         return models[0]
     loading = _loading(paths, device_name(device), dtype)
-    return ensemble_of(models, loading)
+    ensemble: Any = ensemble_of(models, loading)
+    return ensemble

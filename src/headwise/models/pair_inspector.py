@@ -1,13 +1,11 @@
 """What a translation model does with a source and its target: scores, word links, attention, predictions.
 
 The compiled library reads the pairs, if it supports the network; otherwise torch does. Attribution, importance and
-masking of heads, pruning and the walk always need torch (`torch_inspector`).
+masking of heads, pruning and the walk always need torch (`torch_translator`).
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from headwise.checkpoint.sidecar_files import read_alignment
@@ -16,48 +14,34 @@ from headwise.data.links import GoldLinks, Links
 from headwise.decode.translator import TextTranslator, clean_text
 from headwise.evaluate.alignment import AlignmentScore
 from headwise.evaluate.score import PairScore
+from headwise.importing import torch_needed
 from headwise.inspect.alignment import AlignmentHead, align, default_head, rank_heads, supervised_layer, symmetrized
 from headwise.inspect.attend import Layers, attend
 from headwise.inspect.notebook import AttentionView, Inspection
 from headwise.inspect.reader import HeadCounts, LibraryReader, PairReader
-from headwise.inspect.record import Attribution, Trace, Walk, WalkRecord
+from headwise.inspect.record import Trace
 from headwise.inspect.trace import trace
 from headwise.models.scoring import score_texts
 from headwise.native.network import CompiledNetwork
 
 
 class PairInspector:
-    """The methods of a translation model that read pairs; documented in `Model`."""
+    """Reads pairs. Methods with the names of `Translator`'s are described there."""
 
-    def __init__(
-        self,
-        model: Any,
-        source_language: str,
-        target_language: str,
-        instruction: str,
-        torch_inspector: Callable[..., Any],
-    ) -> None:
-        """
-        Args:
-            model: a `Translator`.
-            source_language, target_language, instruction: as of its `translate`.
-            torch_inspector: makes the `TorchInspector` of a model, for networks and methods that need torch.
-        """
-        self._model, self._torch_inspector = model, torch_inspector
-        self._given = source_language, target_language, instruction
-
-    @cached_property
-    def _translator(self) -> TextTranslator:
-        return self._model.translator_of_pairs(*self._given)
+    def __init__(self, model: Any, translator: TextTranslator) -> None:
+        """`model` is a `Translator`, `translator` its translator between two languages."""
+        self._model, self._translator = model, translator
 
     @cached_property
     def _reader(self) -> PairReader:
         engine = self._translator.engines("float32")
-        return LibraryReader(engine) if isinstance(engine, CompiledNetwork) else self._with_torch.reader()
+        return LibraryReader(engine) if isinstance(engine, CompiledNetwork) else self.torch_reader()
 
-    @cached_property
-    def _with_torch(self) -> Any:
-        return self._torch_inspector(self._model, self._translator)
+    def torch_reader(self) -> PairReader:
+        """The torch module as a reader of pairs; `UserError` if PyTorch is not installed."""
+        with torch_needed():
+            from headwise.inspect.torch_reader import TorchReader
+        return TorchReader(self._translator.model, self._translator.tokenizer.pad_id)
 
     @property
     def heads(self) -> HeadCounts:
@@ -110,28 +94,8 @@ class PairInspector:
     ) -> AttentionView:
         return attend(self._translator, self._reader, src, tgt, layers, heads, prefix, **settings)
 
-    def attribute(self, *given: Any, **options: Any) -> Attribution:
-        return self._with_torch.attribute(*given, **options)
-
     def trace(self, src: str, tgt: str | None = None, top: int = 10, prefix: str = "", **settings: Any) -> Trace:
         return trace(self._translator, self._reader, src, tgt, top, prefix, **settings)
 
     def look_inside(self, src: str, **options: Any) -> Inspection:
         return Inspection(self.attend(src, **options), self.trace(src, **options))
-
-    def walk(
-        self, src: str, tgt: str | None = None, stack: str = "", layer: int = 0, head: int = 0, **options: Any
-    ) -> Walk:
-        return Walk(self.walks(src, tgt, **options).steps(stack, layer, head))
-
-    def walks(self, src: str, tgt: str | None = None, **options: Any) -> WalkRecord:
-        return self._with_torch.walks(src, tgt, **options)
-
-    def head_importance(self, sources: Sequence[str], targets: Sequence[str]) -> dict[Any, float]:
-        return self._with_torch.head_importance(sources, targets)
-
-    def mask_heads(self, heads: Any) -> AbstractContextManager[object]:
-        return self._with_torch.mask_heads(heads)
-
-    def prune(self, heads: Any, out: str | Path) -> Path:
-        return self._with_torch.prune(heads, out)

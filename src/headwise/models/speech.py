@@ -4,11 +4,13 @@ The compiled library runs it without torch; what looks inside needs torch. Not h
 (`transcribe.py`), sound files (`headwise.data.audio`), and fine-tuning (`headwise.tasks.transcription`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -43,23 +45,27 @@ from headwise.generation.transcribe import (
     windows,
 )
 from headwise.generation.transcript_formats import Segment, Transcript
-from headwise.models.model import Model, by_torch
+from headwise.importing import torch_needed
+from headwise.models.introspection import InspectableModel, ModelWithLoss
 from headwise.native.linear import NUMBERS
 from headwise.native.speech import CompiledSpeech
 
+if TYPE_CHECKING:
+    from headwise.models.torch_speech import SpeechInTorch
 
-class SpeechModel(Model):
+
+class SpeechModel(InspectableModel, ModelWithLoss):
     """Whisper: it writes down what it hears, or translates it into English."""
 
     does = "hears speech and writes it down"
     reads = "sound"
     writes = True
     usual_task = "transcribe"
-    attend, trace, look_inside = (by_torch(f"introspection:{name}_input") for name in ("attend", "trace", "inspect"))
-    mask_heads, prune = by_torch("introspection:mask_model_heads"), by_torch("introspection:prune_model")
-    head_importance = by_torch("introspection:input_head_importance")
-    observed = by_torch("inputs:transcribed_sound")
-    """A sound file with its transcript as the inspector reads it."""
+
+    def torch(self) -> SpeechInTorch:
+        with torch_needed():
+            from headwise.models.torch_speech import SpeechInTorch
+        return SpeechInTorch(self)
 
     def transcribe(
         self,
@@ -71,6 +77,21 @@ class SpeechModel(Model):
         condition: bool = False,
         **settings: Any,
     ) -> Transcript:
+        """The transcript of a sound file of any length.
+
+        Args:
+            sound: WAV, FLAC or another format of libsndfile.
+            language: code of the spoken language ("en"); "" = detect it.
+            task: "transcribe", or "translate" into English.
+            timestamps: return times of segments. A recording longer than a window is always decoded with timestamps,
+                which tell where the next window starts.
+            fallback: sample again at higher temperatures where the text repeats itself or is improbable; skip silence.
+            condition: each window is conditioned on the text of the previous ones.
+            **settings: fields of `headwise.config.settings.SearchSettings`, such as `beam_size=5`.
+
+        Raises:
+            UserError: the file cannot be read, or the model does not know the language or the task.
+        """
         chosen, size = self.generation.changed({"n_best": 1, **settings}, NUMBERS), self.window
         samples = read_audio(sound)
         frames = max(1, len(samples) // HOP)
@@ -97,7 +118,7 @@ class SpeechModel(Model):
         form = self.folder.weights.form(compute)
         if isinstance(form, CompiledSpeech):
             return LibrarySpeech(form)
-        return self.needing_torch("headwise.generation.torch_speech:TorchSpeech")(form)
+        return self.torch().speech_network(form)
 
     def _listen(
         self,
@@ -162,10 +183,6 @@ class SpeechModel(Model):
             return self.transcribe(recording.sound, language, timestamps=False, fallback=False).text
         except UserError as error:
             raise UserError(f"{recording.origin}: {error}") from None
-
-    def example(self, given: str | Path, target: Any) -> Any:
-        """A sound file and its transcript, by default the model's own, as an `inspect.importance.Example`."""
-        return self.needing_torch("headwise.models.inputs:described_input")(self.observed(given, target=target))
 
     @cached_property
     def generation(self) -> GenerationConfig:

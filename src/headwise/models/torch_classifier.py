@@ -1,8 +1,10 @@
-"""What of a classifier needs torch: logits of batches, losses, the importance of heads, the states of an XLNet."""
+"""Classifiers of texts in torch: logits of batches, losses, the importance of heads, the states of an XLNet."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +19,13 @@ from headwise.generation.torch_encoder import TorchEncoder
 from headwise.generation.vectors import pad_id_of
 from headwise.inspect.heads import Head
 from headwise.inspect.importance import Example, importance_over
-from headwise.models.classifier import PRETRAINED, Classifier
-from headwise.models.inputs import label_number
+from headwise.inspect.inputs import EncodedInput
+from headwise.models.inputs import encoded_text, label_number
+from headwise.models.torch_model import ModelInTorch
 from headwise.training.loss import Loss, binary_loss, label_loss, squared_loss
+
+if TYPE_CHECKING:
+    from headwise.models.classifier import HeadedClassifier, XLNetLabeller
 
 LOSSES: dict[str, Callable[..., Loss]] = {ONE: label_loss, SEVERAL: binary_loss, NUMBER: squared_loss}
 
@@ -30,25 +36,30 @@ def logits_of(network: nn.Module, batches: Iterable[LabelledBatch], device: torc
         return torch.cat([network(*batch.to(device).inputs).float().cpu() for batch in batches])
 
 
-def content_states(model: Classifier) -> TorchEncoder:
+def content_states(model: XLNetLabeller) -> TorchEncoder:
     """The states of the content stream of an XLNet."""
     return TorchEncoder(ContentStream(model.network), pad_id_of(model.hf_config))
 
 
-def classifier_head_importance(
-    model: Classifier, given: Sequence[OneOrTwo], targets: Sequence[Any] = ()
-) -> dict[Head, float]:
-    """`Model.head_importance`."""
-    if not given or len(targets) != len(given):
-        raise UserError(f"{len(given)} inputs and {len(targets)} targets; target n must belong to input n")
-    labels = [_target(model, label) for label in targets]
-    reader, loss = model.reader, LOSSES[model.problem]
-    batches = encoded_batches(reader.read(given), labels, model.batch_tokens, reader.tokenizer.pad_id, reader.typed)
-    examples = (Example(len(rows), partial(_loss, loss, batch.to(model.device))) for rows, batch in batches)
-    return importance_over(model.network, examples)
+class ClassifierInTorch(ModelInTorch):
+    """A `HeadedClassifier` in torch."""
+
+    def observed(self, given: str) -> EncodedInput:
+        """A text as the inspector reads it."""
+        return encoded_text(self.model, given)
+
+    def head_importance(self, given: Sequence[OneOrTwo], targets: Sequence[Any] = ()) -> dict[Head, float]:
+        model = self.model
+        if not given or len(targets) != len(given):
+            raise UserError(f"{len(given)} inputs and {len(targets)} targets; target n must belong to input n")
+        labels = [_target(model, label) for label in targets]
+        reader, loss = model.reader, LOSSES[model.problem]
+        batches = encoded_batches(reader.read(given), labels, model.batch_tokens, reader.tokenizer.pad_id, reader.typed)
+        examples = (Example(len(rows), partial(_loss, loss, batch.to(model.device))) for rows, batch in batches)
+        return importance_over(model.network, examples)
 
 
-def _target(model: Classifier, label: Any) -> Any:
+def _target(model: HeadedClassifier, label: Any) -> Any:
     """A label as the loss takes it: a class, a number, or 0 or 1 for each of several labels."""
     if model.problem == ONE:
         return _number(model, label)
@@ -58,8 +69,8 @@ def _target(model: Classifier, label: Any) -> Any:
     return label_row(several_labels(names, "target", model.labels), model.labels)
 
 
-def _number(model: Classifier, label: Any) -> int:
-    if model.head == PRETRAINED:
+def _number(model: HeadedClassifier, label: Any) -> int:
+    if model.head == "text_class":
         return label_number(model, label)
     if label not in model.labels:
         raise UserError(f"label {label!r}: this model knows {', '.join(model.labels)}")

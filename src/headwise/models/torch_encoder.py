@@ -1,7 +1,9 @@
-"""What of a masked language model needs torch: batches of masked text, and the loss of a text."""
+"""Encoders in torch: texts as the inspector reads them, batches of masked text, and the loss of a text."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwise.data.documents import PreparedText, prepare_documents
 from headwise.data.lines import AUTO, BLOCKS, LINES, TextReading, choose_reading
@@ -11,37 +13,46 @@ from headwise.evaluate.language import MaskedReport
 from headwise.generation.torch_masks import score_masks
 from headwise.generation.vectors import pad_id_of
 from headwise.inspect.importance import Example
-from headwise.models.encoder import AT_ONCE, EncoderModel
-from headwise.models.inputs import masked_text
+from headwise.inspect.inputs import EncodedInput
+from headwise.models.inputs import encoded_text, masked_text
+from headwise.models.torch_model import ModelInTorch
+
+if TYPE_CHECKING:
+    from headwise.models.encoder import MaskedModel
+
+AT_ONCE = 4096  # tokens of a batch
 
 
-def masked_example(model: EncoderModel, given: str, target: Any) -> Example:
-    """A text and the loss of its tokens, some of which are masked."""
-    return masked_text(model.observed(given).values, model.tokenizer, model.mask_id)
+class EncoderInTorch(ModelInTorch):
+    """An `EncoderModel` in torch."""
 
+    def observed(self, given: str) -> EncodedInput:
+        """A text as the inspector reads it."""
+        return encoded_text(self.model, given)
 
-def evaluate_masked(model: EncoderModel, paths: Sequence[str], reading: str) -> MaskedReport:
-    """How well the model predicts masked tokens, always the same ones, of text files.
+    def example(self, given: str, target: Any) -> Example:
+        """A text and the loss of its tokens, some of which are masked."""
+        return masked_text(self.observed(given).values, self.model.tokenizer, self.model.mask_id)
 
-    They are read and masked as in training where that is known; otherwise in blocks of `max_len`, or each line is a
-    sequence (see `headwise.data.lines.choose_reading`), with 15 % masked.
-    """
-    data, corpus = (model.training.get(name, {}) for name in ("data", "corpus"))
-    known = corpus.get("reading") or data.get("reading", AUTO)
-    length = min(data.get("block_length") or model.max_len, model.max_len)
-    room = length - sum(map(len, model.around))
-    way = choose_reading(paths, reading, model.cutter, room)
-    if reading == AUTO and known not in (AUTO, LINES if way.by_line else BLOCKS):
-        way = TextReading(known == LINES, "as in training")
-    text = prepare_documents(paths, way.tokenizer(model.cutter), progress=False, by_line=way.by_line)
-    masking = model.masking(data.get("mask_share", Masking.share), data.get("whole_words", False))
-    masked = masked_for(model, text, length, masking, way.by_line)
-    scores = score_masks(model.network, masked.fixed(AT_ONCE))
-    return MaskedReport(*scores, len(text), len(paths), LINES if way.by_line else BLOCKS, way.reason)
+    def evaluate_masked(self, paths: Sequence[str], reading: str) -> MaskedReport:
+        """`MaskedModel.evaluate`."""
+        model = self.model
+        data, corpus = (model.training.get(name, {}) for name in ("data", "corpus"))
+        known = corpus.get("reading") or data.get("reading", AUTO)
+        length = min(data.get("block_length") or model.max_len, model.max_len)
+        room = length - sum(map(len, model.around))
+        way = choose_reading(paths, reading, model.cutter, room)
+        if reading == AUTO and known not in (AUTO, LINES if way.by_line else BLOCKS):
+            way = TextReading(known == LINES, "as in training")
+        text = prepare_documents(paths, way.tokenizer(model.cutter), progress=False, by_line=way.by_line)
+        masking = model.masking(data.get("mask_share", Masking.share), data.get("whole_words", False))
+        masked = masked_for(model, text, length, masking, way.by_line)
+        scores = score_masks(model.network, masked.fixed(AT_ONCE))
+        return MaskedReport(*scores, len(text), len(paths), LINES if way.by_line else BLOCKS, way.reason)
 
 
 def masked_for(
-    model: EncoderModel, text: PreparedText, length: int, masking: Masking, by_line: bool = False
+    model: MaskedModel, text: PreparedText, length: int, masking: Masking, by_line: bool = False
 ) -> MaskedText | MaskedLines:
     """Text in sequences of at most `length` tokens, with the special tokens of the model, some of them masked."""
     return masked_sequences(text, length, model.around, masking, by_line, pad_id_of(model.hf_config))

@@ -5,10 +5,12 @@ from. What does (files, vocabulary, network) is a `LoadedNetwork`: `models.train
 at once, `models.ensemble`. Nothing here needs torch.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, wraps
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from headwise.checkpoint.compiled import described
 from headwise.config.settings import SearchSettings
@@ -24,26 +26,25 @@ from headwise.generation.chat import refuse_single
 from headwise.generation.drafts import draft_from
 from headwise.generation.output import Output, output_of
 from headwise.glossary.translation import with_glossary
+from headwise.importing import torch_needed
+from headwise.models.introspection import PrunableModel
 from headwise.models.model import Model
 from headwise.models.workers import Loading, translate_in_processes, worth_sharing
 
+if TYPE_CHECKING:  # types of results: nothing of this is needed to translate
+    from headwise.data.links import GoldLinks, Links
+    from headwise.evaluate.alignment import AlignmentScore
+    from headwise.evaluate.score import PairScore
+    from headwise.inspect.alignment import AlignmentHead
+    from headwise.inspect.attend import Layers
+    from headwise.inspect.heads import Head
+    from headwise.inspect.notebook import AttentionView, Inspection
+    from headwise.inspect.record import Attribution, Trace, Walk, WalkRecord
+    from headwise.models.pair_inspector import PairInspector
+    from headwise.models.torch_translator import TranslatorInTorch
 
-def inspected(name: str) -> Callable[..., Any]:
-    """The method of `PairInspector` with this name."""
 
-    @wraps(getattr(Model, name))
-    def method(
-        self: Any,
-        *given: Any,
-        source_language: str = "",
-        target_language: str = "",
-        instruction: str = "",
-        **options: Any,
-    ) -> Any:
-        inspector = self.inspector(source_language, target_language, instruction)
-        return getattr(inspector, name)(*given, **options)
-
-    return method
+Own = TypeVar("Own", bound="Seq2SeqModel")
 
 
 @runtime_checkable
@@ -74,17 +75,12 @@ class LoadedNetwork(Protocol):
     def info(self) -> dict[str, Any]: ...
 
 
-class Translator(Model):
-    """A translation model, or any other that rewrites texts (T5, BART, ...), with its tokenizer and its settings."""
+class Seq2SeqModel(Model):
+    """A model that reads a text and writes another: one, or several that write together (`models.ensemble`)."""
 
     does = "reads a text and writes another"
     reads = "pairs"
     usual_task = "translate"
-
-    score, align, rank_heads, attribute = map(inspected, ("score", "align", "rank_heads", "attribute"))
-    walk, walks = map(inspected, ("walk", "walks"))
-    attend, trace, look_inside = map(inspected, ("attend", "trace", "look_inside"))
-    mask_heads, prune, head_importance = map(inspected, ("mask_heads", "prune", "head_importance"))
 
     def __init__(
         self, loaded: LoadedNetwork, loading: Loading, source_language: str = "", target_language: str = ""
@@ -173,20 +169,6 @@ class Translator(Model):
         family = f"this {self.config.family}" if self.hf_config else "this model"
         return f"{self.path}: {family} {self.does}"
 
-    def inspector(self, source_language: str = "", target_language: str = "", instruction: str = "") -> Any:
-        """The `PairInspector` of this model; arguments as of `translate`."""
-        return self._loading.inspector(self, source_language, target_language, instruction)
-
-    @property
-    def alignment_head(self) -> Any:
-        """The attention that `align` reads."""
-        return self.inspector().alignment_head
-
-    @property
-    def known_alignment_head(self) -> Any:
-        """The same, if it was chosen for this folder or trained to align."""
-        return self.inspector().known_alignment_head
-
     @property
     def sides(self) -> Any:
         """The tokenizer of targets, a `data.pair_tokenizer.PairTokenizer`; its `source` is that of source texts."""
@@ -199,7 +181,7 @@ class Translator(Model):
 
     # --- Languages ---
 
-    def between(self, source_language: str = "", target_language: str = "", *, complete: bool = True) -> "Translator":
+    def between(self: Own, source_language: str = "", target_language: str = "", *, complete: bool = True) -> Own:
         """The same model for one pair of languages, for all its methods.
 
         Without `complete` it may do without a language that it needs for scores and alignments.
@@ -212,7 +194,7 @@ class Translator(Model):
             self._loaded.check_languages(source, target)
         return type(self)(self._loaded, self._loading, source, target)
 
-    def with_network(self, network: Any) -> "Translator":
+    def with_network(self: Own, network: Any) -> Own:
         """The same pretrained model with another network of its kind, such as one that is being trained."""
         loaded: Any = self._loaded
         return type(self)(loaded.with_network(network), self._loading, self.source_language, self.target_language)
@@ -253,7 +235,7 @@ class Translator(Model):
         instruction: str = "",
         **settings: Any,
     ) -> list[Translation]:
-        """Translate each text; as many results as texts, in their order. Blank texts stay blank.
+        """The translation of each text, in order; blank texts stay blank.
 
         Args:
             texts: any strings. What is too long for the model, or for `max_source_length`, is translated in parts.
@@ -362,7 +344,7 @@ class Translator(Model):
         found = [[with_start(one, opening) for one in of] for of in execute(translator.engine(chosen), request)]
         return [output_of(ranked, decode, chosen.stop) for ranked in found]
 
-    def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride] of translations
+    def evaluate(
         self,
         sources: Sequence[str],
         references: Sequence[Sequence[str]],
@@ -407,6 +389,223 @@ class Translator(Model):
             return ModelDraft(other.engine(other.config), translator.special)
 
         return draft_from(origin, translator.tokenizer.source.encode, translator.encode_prefix, small)
+
+
+class Translator(PrunableModel, Seq2SeqModel):
+    """A translation model, or any other that rewrites texts (T5, BART, ...), with its tokenizer and its settings.
+
+    Methods for a source and its target take languages and an instruction as `translate` does.
+    """
+
+    def inspector(self, source_language: str = "", target_language: str = "", instruction: str = "") -> PairInspector:
+        """What reads pairs of a source and a target; arguments as of `translate`."""
+        from headwise.models.pair_inspector import PairInspector  # a translation does without it
+
+        return PairInspector(self, self.translator_of_pairs(source_language, target_language, instruction))
+
+    def torch(self, source_language: str = "", target_language: str = "", instruction: str = "") -> TranslatorInTorch:
+        """The model in torch; arguments as of `translate`; `UserError` if PyTorch is not installed."""
+        with torch_needed():
+            from headwise.models.torch_translator import TranslatorInTorch
+        return TranslatorInTorch(self, self.translator_of_pairs(source_language, target_language, instruction))
+
+    @property
+    def alignment_head(self) -> Any:
+        """The attention that `align` reads."""
+        return self.inspector().alignment_head
+
+    @property
+    def known_alignment_head(self) -> Any:
+        """The same, if it was chosen for this folder or trained to align."""
+        return self.inspector().known_alignment_head
+
+    # --- Pairs of a source and its target ---
+
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+    ) -> list[PairScore]:
+        """The log-probability of each target as the translation of its source (natural logarithms)."""
+        return self.inspector(source_language, target_language, instruction).score(sources, targets)
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        head: AlignmentHead | None = None,
+        reverse: Any = None,
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+    ) -> list[Links]:
+        """The links (source word, target word) of each pair, counted from 0, from the model's attention.
+
+        Args:
+            sources: texts; words are separated by blanks.
+            targets: their translations, from any source.
+            head: the attention to read links from; None: `alignment_head`.
+            reverse: a model of the other direction, to symmetrise with (`grow_diagonal`).
+
+        Raises:
+            UserError: no attention over the source, no such head, different numbers of lines, a pair too long.
+        """
+        inspector = self.inspector(source_language, target_language, instruction)
+        return inspector.align(sources, targets, head, reverse)
+
+    def rank_heads(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        gold: Sequence[GoldLinks],
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+    ) -> dict[AlignmentHead, AlignmentScore]:
+        """Every attention over the source with its alignment error rate on these pairs, best first."""
+        return self.inspector(source_language, target_language, instruction).rank_heads(sources, targets, gold)
+
+    def attribute(
+        self,
+        src: str,
+        tgt: str | None = None,
+        steps: int = 64,
+        prefix: str = "",
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **settings: Any,
+    ) -> Attribution:
+        """How much each source word raised the log-probability of each target word (`headwise.inspect.attribution`).
+
+        `steps` is the number of steps of the integral; the rest is as of `attend`.
+        """
+        torch = self.torch(source_language, target_language, instruction)
+        return torch.attribute(src, tgt, steps, prefix, **settings)
+
+    # --- Introspection ---
+
+    def attend(
+        self,
+        src: str,
+        tgt: str | None = None,
+        layers: Layers | None = None,
+        heads: Sequence[int] | None = None,
+        prefix: str = "",
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **settings: Any,
+    ) -> AttentionView:
+        """Attention weights for a source and its target (`headwise.inspect.attend`).
+
+        Args:
+            src: a text.
+            tgt: its translation; None: the model's own, for which `prefix` and `settings` are as of `translate`.
+            layers: for all stacks, or by stack (`{"encoder": [-1]}`); None: all.
+            heads: numbers of heads of these layers; None: all.
+
+        Raises:
+            UserError: the text is blank or too long, or there is no such layer or head.
+        """
+        inspector = self.inspector(source_language, target_language, instruction)
+        return inspector.attend(src, tgt, layers, heads, prefix, **settings)
+
+    def trace(
+        self,
+        src: str,
+        tgt: str | None = None,
+        top: int = 10,
+        prefix: str = "",
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **settings: Any,
+    ) -> Trace:
+        """The `top` predictions at each position after every layer, and the beam; arguments as of `attend`.
+
+        See `headwise.inspect.trace`.
+        """
+        inspector = self.inspector(source_language, target_language, instruction)
+        return inspector.trace(src, tgt, top, prefix, **settings)
+
+    def look_inside(
+        self,
+        src: str,
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **options: Any,
+    ) -> Inspection:
+        """`attend` and `trace`; a notebook shows the whole page."""
+        return self.inspector(source_language, target_language, instruction).look_inside(src, **options)
+
+    def walk(
+        self,
+        src: str,
+        tgt: str | None = None,
+        stack: str = "",
+        layer: int = 0,
+        head: int = 0,
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **options: Any,
+    ) -> Walk:
+        """The values of every step of figure 1 for one layer and head, first to last (`headwise.inspect.walk`).
+
+        Args:
+            stack: "encoder" or "decoder"; "" = the first that the model has.
+            layer: its number, from 0.
+            head: its number, from 0.
+
+        Others as of `attend`.
+
+        Raises:
+            UserError: as of `attend`; the network is not a Transformer; or there is no such layer or head.
+        """
+        torch = self.torch(source_language, target_language, instruction)
+        return torch.walk(src, tgt, stack, layer, head, **options)
+
+    def walks(
+        self,
+        src: str,
+        tgt: str | None = None,
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+        **options: Any,
+    ) -> WalkRecord:
+        """The walks through all layers and heads for one input, which the model reads once; arguments as of `walk`."""
+        return self.torch(source_language, target_language, instruction).walks(src, tgt, **options)
+
+    def head_importance(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        instruction: str = "",
+    ) -> dict[Head, float]:
+        """How much the loss of these translations would change with each head (`headwise.inspect.importance`).
+
+        Raises:
+            UserError: no pairs, different numbers of sources and targets, or a network without such heads.
+        """
+        return self.torch(source_language, target_language, instruction).head_importance(sources, targets)
 
 
 def _with_glossary(translator: TextTranslator, glossary: Any) -> TextTranslator:

@@ -12,33 +12,47 @@ from headwise.generation.picture_labels import Label, label_picture
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import EncodedInput
 from headwise.models.inputs import encoded_picture, label_number, labelled, preprocessing_of
-from headwise.models.introspection import (
-    attend_input,
-    input_head_importance,
-    inspect_input,
-    mask_model_heads,
-    prune_model,
-    trace_input,
-)
-from headwise.models.model import Model, only_with
+from headwise.models.introspection import InspectableModel, ModelWithLoss
+from headwise.models.torch_model import ModelInTorch
 
 
-class VisionModel(Model):
-    """An encoder of patches (ViT, DeiT): it labels pictures."""
+class PictureInTorch(ModelInTorch):
+    """A `VisionModel` in torch."""
+
+    def observed(self, given: str | Path) -> EncodedInput:
+        """An image file as the inspector reads it."""
+        return encoded_picture(self.model, given, self.model.preprocessing)
+
+    def example(self, given: str | Path, target: Any) -> Example:
+        """An image file and its label, with their loss."""
+        return labelled(self.observed(given).values, label_number(self.model, target))
+
+
+class VisionModel(InspectableModel):
+    """An encoder of patches (ViT, DeiT) without a head."""
 
     does = "reads pictures"
     reads = "picture"
     usual_task = "label"
-    attend, trace, look_inside = attend_input, trace_input, inspect_input
-    mask_heads, prune = mask_model_heads, prune_model
-    head_importance = only_with("image_class")(input_head_importance)
 
-    @only_with("image_class")
+    def torch(self) -> PictureInTorch:
+        """The model in torch."""
+        return PictureInTorch(self)
+
+    @cached_property
+    def preprocessing(self) -> Preprocessing:
+        """How a picture is resized and normalised for the network."""
+        return preprocessing_of(self)
+
+
+class PictureClassifier(VisionModel, ModelWithLoss):
+    """An encoder of patches (ViT, DeiT) that labels pictures."""
+
     def label(self, picture: str | Path, top: int = 5) -> list[Label]:
+        """The most probable labels of an image file, best first."""
         pixels = read_image(picture, self.preprocessing)
         return label_picture(self.network, pixels, self._names, min(top, self.config.n_classes))
 
-    @only_with("image_class")
     def evaluate(self, paths: Sequence[str]) -> LabelReport:
         """Accuracy and F1 on folders or tables of pictures (`data.pictures`); `UserError` for an unknown label."""
         pictures = read_pictures(paths)
@@ -49,16 +63,3 @@ class VisionModel(Model):
     @property
     def _names(self) -> dict[int, str]:
         return {int(i): name for i, name in (self.hf_config.get("id2label") or {}).items()}
-
-    def observed(self, given: str | Path) -> EncodedInput:
-        """An image file as the inspector reads it."""
-        return encoded_picture(self, given, self.preprocessing)
-
-    def example(self, given: str | Path, target: Any) -> Example:
-        """An image file and its label, with their loss."""
-        return labelled(self.observed(given).values, label_number(self, target))
-
-    @cached_property
-    def preprocessing(self) -> Preprocessing:
-        """How a picture is resized and normalised for the network."""
-        return preprocessing_of(self)

@@ -28,13 +28,12 @@ def no_loading(*of: Any) -> Any:
 
 @dataclass(frozen=True)
 class Loading:
-    """How other processes get a model, and what is imported only when it is needed."""
+    """How other processes get a model."""
 
     paths: tuple[str, ...]  # of one model, or of an ensemble
     device: str
     dtype: str = "auto"
     load: Callable[..., Any] = no_loading  # `models.load.load`
-    inspector: Callable[..., Any] = no_loading  # makes a `PairInspector`
 
     def __call__(self) -> Any:
         """The model, loaded."""

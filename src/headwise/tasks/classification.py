@@ -43,7 +43,7 @@ from headwise.generation.label import NUMBER, ONE, SEVERAL
 from headwise.generation.reading import TextReader
 from headwise.models.classifier import Classifier
 from headwise.models.encoder import EncoderModel
-from headwise.models.language_model import LanguageModel
+from headwise.models.language_model import XLNetModel
 from headwise.models.model import Model
 from headwise.models.torch_classifier import logits_of
 from headwise.network.transformer import EncoderOnly
@@ -302,7 +302,7 @@ class ProblemJob(EncoderHeadJob):
 def classification_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> EncoderHeadJob:
     """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
-    base: EncoderModel | Classifier | LanguageModel = FINE_TUNING.read(request.init)
+    base: EncoderModel | Classifier | XLNetModel = FINE_TUNING.read(request.init)
     problem = problem_of(config, base)
     config = settings_for_problem(config, problem)
     train, valid, n_texts, held = _files(request, problem)
@@ -332,7 +332,7 @@ def classification_fine_tuning_job(request: TrainRequest, config: RunConfig, fol
 
 FINE_TUNING = FineTuning(
     classification_fine_tuning_job,
-    (EncoderModel, Classifier, LanguageModel),
+    (EncoderModel, Classifier, XLNetModel),
     TEXT_CLASSIFIERS,
     "max_length",
     settings_of=xlnet_model_settings,

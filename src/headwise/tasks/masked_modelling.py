@@ -26,7 +26,7 @@ from headwise.data.masking import Masking, mask_id, word_edges
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.generation.torch_masks import masked_logits, score_masks
-from headwise.models.encoder import EncoderModel
+from headwise.models.encoder import MaskedModel
 from headwise.models.torch_encoder import masked_for
 from headwise.network.build import build
 from headwise.network.transformer import EncoderOnly
@@ -152,7 +152,7 @@ def masking_for(tokenizer: Tokenizer, config: RunConfig) -> Masking:
 def masked_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
     """Read, tokenise and check the data for fine-tuning."""
     check_fine_tuning(request, config)
-    model: EncoderModel = FINE_TUNING.read(request.init)
+    model: MaskedModel = FINE_TUNING.read(request.init)
     request = with_spooled_files(request)
     check_block_room(config, sum(map(len, model.around)))
     by_line, cutter = _reading(request, config, model.cutter, model.around)
@@ -168,7 +168,7 @@ def masked_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Pat
 
 FINE_TUNING = FineTuning(
     masked_fine_tuning_job,
-    EncoderModel,
+    MaskedModel,
     "an encoder with its masked language model head (BERT, RoBERTa, DistilBERT)",
     "block_length",
     heads=("masked",),

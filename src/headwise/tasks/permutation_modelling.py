@@ -26,7 +26,7 @@ from headwise.data.documents import PreparedText, document_tokenizer
 from headwise.data.permutation import PermutedBatch, PermutedText
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
-from headwise.models.language_model import LanguageModel
+from headwise.models.language_model import XLNetModel
 from headwise.tasks.job import TrainRequest
 from headwise.tasks.language_modelling import (
     check_fine_tuning,
@@ -113,7 +113,7 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
 def permutation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
     """Read, tokenise and check the data for fine-tuning."""
     check_fine_tuning(request, config)
-    model: LanguageModel = FINE_TUNING.read(request.init)
+    model: XLNetModel = FINE_TUNING.read(request.init)
     behind = bare(model.tokenizer)[2]
     check_block_room(config, len(behind))
     about, train, valid = texts_for_model(request, config, model.cutter)
@@ -129,7 +129,7 @@ def permutation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder
 
 FINE_TUNING = FineTuning(
     permutation_fine_tuning_job,
-    LanguageModel,
+    XLNetModel,
     "an XLNet that predicts tokens",
     "block_length",
     settings_of=xlnet_model_settings,

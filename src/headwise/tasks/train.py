@@ -16,8 +16,8 @@ from headwise.data.split import parse_validation_size
 from headwise.device import choose_device, device_name, usable_threads
 from headwise.errors import UserError
 from headwise.localisation import is_memory
+from headwise.models.kinds import AnyModel
 from headwise.models.load import load
-from headwise.models.model import Model
 from headwise.tasks.job import TrainRequest
 from headwise.tasks.out_folder import check_out, mark_started
 from headwise.tasks.parallel_text import with_memories
@@ -47,7 +47,7 @@ def train(
     devices: int = 1,
     callbacks: Sequence[Callback] = (),
     add: Sequence[str | Path] = (),
-) -> Model:
+) -> AnyModel:
     """Train a model on files and return it, as `load` does.
 
     Args:

@@ -95,7 +95,6 @@ def test_the_methods_of_models_are_listed() -> None:
     text = PAGE.read_text("utf-8")
     (line,) = re.findall(r"^Methods of `headwise\.Model`: ((?:.+\n)+)", text, re.MULTILINE)
     assert re.findall(r"`(\w+)`", line) == sorted(METHODS)
-    assert all(inspect.getdoc(getattr(Model, name)) for name in METHODS)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ from headwise.generation.library_speech import LibrarySpeech
 from headwise.generation.output import decode_after
 from headwise.generation.torch_speech import TorchSpeech
 from headwise.generation.transcribe import WindowEncoder, detect_language
-from headwise.models.encoder import EncoderModel
+from headwise.models.encoder import MaskedModel
 from headwise.models.language_model import LanguageModel
 from headwise.models.translator import Translator
-from headwise.models.vision import VisionModel
+from headwise.models.vision import PictureClassifier
 from headwise.native.library import library
 
 Make = Callable[..., Any]
@@ -39,7 +39,7 @@ TEMPLATE = (
 
 
 def test_model_classes(make: Make) -> None:
-    kinds = {LanguageModel: "gpt2", Translator: "t5", EncoderModel: "bert", VisionModel: "vit"}
+    kinds = {LanguageModel: "gpt2", Translator: "t5", MaskedModel: "bert", PictureClassifier: "vit"}
     for kind, name in kinds.items():
         assert type(make(name)) is kind
 

@@ -107,6 +107,10 @@ def test_translates_as_the_search_over_its_members_does(folders: Path, names: tu
     assert ensemble.decode_config == headwise.load(folders / names[0], "cpu").decode_config
     own = ensemble._translator.engine(ensemble.decode_config)
     assert isinstance(own, CompiledEnsemble) == compiled
+    assert {"translate", "stream"} <= {*ensemble.methods} and not {"score", "attend"} & {*ensemble.methods}
+    for name in ("score", "attend", "mask_heads", "alignment_head", "network", "info"):
+        with pytest.raises(UserError, match=f"no '{name}': ask one of its `models`"):
+            _ = getattr(ensemble, name)()
     sources = [TOKENIZER.encode(text) for text in TEXTS]
     for settings in SEARCHES:
         if (settings.get("compute") and "lstm" in names) or (settings.get("shortlist") and names[0] != "a"):

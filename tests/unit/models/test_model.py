@@ -1,17 +1,23 @@
-"""One class of models: it declares every method, and a model has those that its network is for."""
+"""Each kind of model is a class with the methods that it has."""
 
 import inspect
+import runpy
 from pathlib import Path
 from pydoc import plaintext, render_doc
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 from tiny_families import write_tiny
 
 import headwise
 from headwise.errors import UserError
+from headwise.models import kinds
+from headwise.models.ensemble import Ensemble
+from headwise.models.kinds import KINDS, TRAINED
 from headwise.models.load import load_translator, load_translators
 from headwise.models.model import METHODS, Model
+from headwise.models.pretrained import PretrainedNetwork
+from headwise.models.translator import Translator
 from headwise.tasks.train import train
 
 DOES = {  # kind of checkpoint: what it reads and writes, two methods that it has, two that it has not
@@ -49,12 +55,34 @@ def test_an_unknown_name_is_an_ordinary_attribute_error(tmp_path: Path) -> None:
     assert not isinstance(refused.value, UserError)
 
 
-def test_every_method_is_documented_in_one_place() -> None:
-    text = render_doc(Model, renderer=plaintext)
-    for name in METHODS:
-        function = getattr(Model, name)
-        assert inspect.isfunction(function) and function.__doc__
+ALL_KINDS = [
+    *(Translator if kind is PretrainedNetwork else kind for kind in KINDS.values()),
+    *TRAINED.values(),
+    Ensemble,
+]
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_class_has_ordinary_methods_with_documentation(kind: type[Model]) -> None:
+    own = [name for name in METHODS if hasattr(kind, name)]
+    text = render_doc(kind, renderer=plaintext)
+    for name in own:
+        assert inspect.isfunction(getattr(kind, name)) and inspect.getdoc(getattr(kind, name)), name
         assert f" {name}(" in text
+    others = [function for name, function in inspect.getmembers(kind, inspect.isfunction) if name not in METHODS]
+    assert all(inspect.getdoc(one) for one in others if not one.__name__.startswith("_"))
+
+
+def test_every_method_belongs_to_a_kind() -> None:
+    assert {name for kind in ALL_KINDS for name in METHODS if hasattr(kind, name)} == {*METHODS}
+
+
+def test_the_type_checker_sees_the_methods_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("typing.TYPE_CHECKING", True)
+    every: Any = runpy.run_path(kinds.__file__)["AnyModel"]
+    for kind in ALL_KINDS:
+        assert [name for name in METHODS if hasattr(kind, name) and not hasattr(every, name)] == []
+    assert inspect.signature(every.mask_heads).parameters.keys() == {"self", "heads"}
 
 
 def test_whatever_loads_returns_a_model() -> None:
