@@ -47,6 +47,7 @@ TABLES = {  # modules whose rows name modules of ours in strings, which `importi
     "families.registry": "the families",
     "models.kinds": "the kinds of models",
     "checkpoint.read": "the layouts of model folders",
+    "localisation.reading": "the formats of documents",
 }
 OTHER_NAMES = (  # a program, started in processes of its own; and packages whose files the page reads
     ("cluster.sweep", "headwise.cli.trial"),

@@ -32,6 +32,7 @@ from headwise.cli import BY_NAME, NEEDS
 from headwise.config.tasks import TASKS
 from headwise.families.registry import FAMILIES
 from headwise.importing import named
+from headwise.localisation.reading import READERS
 from headwise.models.kinds import KINDS, TRAINED
 from headwise.tasks.table import JOBS
 
@@ -129,7 +130,7 @@ def test_a_row_of_names_is_imported(row: str) -> None:
 
 @pytest.mark.parametrize(
     ("table", "row"),
-    [(table, name) for table in (FAMILIES, JOBS, KINDS, LAYOUTS, TRAINED) for name in table],
+    [(table, name) for table in (FAMILIES, JOBS, KINDS, LAYOUTS, READERS, TRAINED) for name in table],
 )
 def test_a_row_of_a_table_is_imported(table: Mapping[str, Any], row: str) -> None:
     assert table[row]

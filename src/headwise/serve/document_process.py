@@ -20,7 +20,7 @@ from pathlib import Path
 
 from headwise.errors import UserError
 from headwise.localisation.fill import translation_steps
-from headwise.localisation.reading import parse_document
+from headwise.localisation.reading import READERS, parse_document
 from headwise.serve.document_session import DocumentSession, frame, read_frame
 
 if sys.platform != "win32":
@@ -57,7 +57,8 @@ def fork_documents(control: int) -> None:
 
 
 def load_optional_libraries() -> None:
-    """Load the libraries of formats, which would otherwise be loaded in every process, within its limits."""
+    """Load all formats and their libraries, which would otherwise be loaded in every process, within its limits."""
+    _ = [*READERS.values()]
     for name in ("a.html", "a.md"):
         with suppress(UserError):  # not installed
             for _ in translation_steps(parse_document(name, b"A dog."), "en", markers=False):
