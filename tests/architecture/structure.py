@@ -228,17 +228,18 @@ def defining(trees: Mapping[str, ast.Module], method: str, kinds: Sequence[str])
 JOURNEY = """
 import os
 import sys
+import threading
 from pathlib import Path
 package, step, folder = sys.argv[1:4]
 os.chdir(folder)
-files, functions = set(), set()
+files, functions, recording = set(), set(), []
 def profile(frame, event, argument):
     name = frame.f_code.co_filename
-    key = name, frame.f_code.co_qualname
-    if event == "call" and name.startswith(package) and frame.f_code.co_flags & 1 and key not in functions:
+    key, in_function = (name, frame.f_code.co_qualname), frame.f_code.co_flags & 1  # not in the body of a class
+    if recording and event == "call" and in_function and name.startswith(package) and key not in functions:
         while frame and not (frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(package)):
             frame = frame.f_back
-        if not frame:  # not called by a module that is being imported; flag 1: a function, not the body of a class
+        if not frame:  # not called by a module that is being imported
             files.add(name), functions.add(key)
 sys.path.insert(0, str(Path(package).parent))
 name = Path(package).name
@@ -257,21 +258,24 @@ def serve():
     models = load_served_models(["run"], [("en", "de")], partial(load_translator, device="cpu"), {}, True)
     client = TestClient(application(models, ServerSettings(), Path(folder)), base_url="http://127.0.0.1")
     with client:
-        sys.setprofile(profile)
+        recording.append(True)
         text = {"text": "a dog", "source": "en", "target": "de"}
         assert client.post("/v1/translate", json=text).is_success
+        recording.clear()
 STEPS = {
     "train": lambda: main(*TRAIN),
     "load": lambda: __import__(name).load("run", "cpu"),
     "translate in C": lambda: main("translate", "run", "a.en", "-o", "out", "--device", "cpu"),
     "translate in torch": lambda: main(
-        "translate", "run", "a.en", "-o", "out", "--device", "cpu", "--compute", "bfloat16"
+        "translate", "run", "a.en", "-o", "out", "--device", "cpu", "--compute", "float16"
     ),
     "inspect": lambda: main("inspect", "run", "a dog", "--format", "text", "--device", "cpu"),
     "one request": serve,
 }
 if step != "one request":
-    sys.setprofile(profile)
+    recording.append(True)
+threading.setprofile(profile)
+sys.setprofile(profile)
 STEPS[step]()
 sys.setprofile(None)
 imported = sum(one == name or one.startswith(name + ".") for one in sys.modules)
@@ -281,7 +285,7 @@ JOURNEYS = ("train", "load", "translate in C", "translate in torch", "inspect", 
 
 
 def journeys(package: Path) -> Iterator[tuple[str, str]]:
-    """What each journey executes in its own thread, and imports; a function called by an import does not count."""
+    """What each journey executes and imports; a function that an import calls does not count."""
     with tempfile.TemporaryDirectory() as folder:
         for language, text in (("en", "a dog runs {} times\n"), ("de", "ein Hund rennt {} mal\n")):
             Path(folder, f"a.{language}").write_text("".join(text.format(n) for n in range(60)), encoding="utf-8")

@@ -7,9 +7,9 @@ from headwise.importing import Table, named, torch_needed
 
 
 def test_a_missing_torch_is_one_line_that_names_what_needs_it() -> None:
-    with pytest.raises(UserError, match=r'headwise train needs PyTorch.*pip install "headwise\[train\]"') as refused:
-        with torch_needed("headwise train"):
-            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+    why = r'headwise train needs PyTorch.*pip install "headwise\[train\]"'
+    with pytest.raises(UserError, match=why) as refused, torch_needed("headwise train"):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
     assert "\n" not in str(refused.value)
 
 
