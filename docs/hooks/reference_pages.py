@@ -16,7 +16,7 @@ import headwise
 from headwise.cli import COMMANDS, Command, command_parser
 from headwise.cli.commands.settings import allowed_values, meaning_of
 from headwise.config.settings import RECIPES, SETTINGS
-from headwise.models.model import Model
+from headwise.models.model import METHODS, Model
 from headwise.serve.openapi import openapi_document
 from headwise.serve.parameters import RequestLimits
 
@@ -283,8 +283,10 @@ def _api(title: str, about: str, names: Sequence[str]) -> str:
 
 def _entry(name: str) -> str:
     """A name that mkdocstrings describes; `Model` with the methods of all kinds, which it inherits for editors."""
-    options = "\n    options:\n      inherited_members: true" if name == "headwise.Model" else ""
-    return f"::: {name}{options}"
+    if name != "headwise.Model":
+        return f"::: {name}"
+    of_all = [one for one in (*Model.__annotations__, *vars(Model)) if not one.startswith("_")]
+    return f"::: {name}\n    options:\n      inherited_members: [{', '.join([*of_all, *METHODS])}]"
 
 
 PAGES: dict[str, Callable[[], str]] = {

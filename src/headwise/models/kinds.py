@@ -89,8 +89,28 @@ if TYPE_CHECKING:  # for editors and the type checker: what `load` returns may b
     ):
         """A network with all that stands in its folder, and the methods of its kind; made by `headwise.load`."""
 
-        def generate(self, *given: Any, **settings: Any) -> list[Output]: ...
-        def evaluate(self, *given: Any, **options: Any) -> Any: ...
-        def head_importance(self, given: Sequence[Any], /, *targets: Any, **options: Any) -> dict[Head, float]: ...
+        def generate(self, *given: Any, **settings: Any) -> list[Output]:
+            """The continuation of each prompt, a text or a conversation; of an encoder-decoder, its output for a text.
+
+            `settings` are fields of `headwise.config.settings.SearchSettings`, such as `max_new_tokens=50`.
+            """
+            ...
+
+        def evaluate(self, *given: Any, **options: Any) -> Any:
+            """How good the model is on files as `train` takes them for its task; of translations, on lists of texts.
+
+            Which report it returns depends on the task.
+            """
+            ...
+
+        def head_importance(self, given: Sequence[Any], /, *targets: Any, **options: Any) -> dict[Head, float]:
+            """How much the loss on these inputs would change with each head (`headwise.inspect.importance`).
+
+            Args:
+                given: texts, files of pictures or sounds, or CSV files of a forecaster.
+                targets: translations; labels, by name or number; transcripts; captions. Not needed for language models,
+                    masked language models and series. Transcripts and captions are by default the model's own.
+            """
+            ...
 else:
     AnyModel = Model

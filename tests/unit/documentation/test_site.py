@@ -13,6 +13,7 @@ from mkdocs.exceptions import PluginError
 import headwise
 from headwise.cli import BY_NAME, COMMANDS, command_parser
 from headwise.config.settings import RECIPES, SETTINGS
+from headwise.models.model import METHODS
 
 ROOT = Path(__file__).resolve().parents[3]
 if not (ROOT / "docs" / "hooks").is_dir():
@@ -75,6 +76,8 @@ def test_the_reference_has_every_setting_and_recipe(pages: dict[str, str]) -> No
 def test_the_reference_has_the_python_api(pages: dict[str, str]) -> None:
     names = [name for name in headwise.__all__ if not name.startswith("_")]
     assert [name for name in names if f"::: headwise.{name}\n" not in pages["reference/python/index.md"]] == []
+    (shown,) = re.findall(r"inherited_members: \[(.*)\]", pages["reference/python/index.md"])
+    assert {*METHODS, "path", "methods", "network"} <= {*shown.split(", ")}
     assert "::: headwise.models.translator.Translator\n" in pages["reference/python/models.md"]
     assert "::: headwise.network.attention\n" in pages["reference/python/network.md"]
 

@@ -82,6 +82,7 @@ def test_the_type_checker_sees_the_methods_of_every_kind(monkeypatch: pytest.Mon
     every: Any = runpy.run_path(kinds.__file__)["AnyModel"]
     for kind in ALL_KINDS:
         assert [name for name in METHODS if hasattr(kind, name) and not hasattr(every, name)] == []
+    assert all(inspect.getdoc(getattr(every, name)) for name in METHODS)
     assert inspect.signature(every.mask_heads).parameters.keys() == {"self", "heads"}
 
 
