@@ -44,6 +44,27 @@ def tokenizer_values(folder: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
+def special_token_texts(folder: Path) -> dict[str, str]:
+    """The texts of the special tokens that the files of a folder name, by their names, such as "bos_token"."""
+    values = _declared_values(folder, tokenizer_values(folder))
+    contents = {name: value.get("content") if isinstance(value, Mapping) else value for name, value in values.items()}
+    return {name: text for name, text in contents.items() if name.endswith("_token") and isinstance(text, str)}
+
+
+def _declared_values(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of tokenizer_config.json, and those of the older file if they count."""
+    values = {**settings}
+    if ADDITIONAL in settings:
+        older = values.pop(ADDITIONAL)
+        values[EXTRA] = values.get(EXTRA) or older
+    more = folder / NAMED
+    if DECODER not in settings and more.is_file():
+        for name, value in read_json(more).items():
+            joined = name == EXTRA and isinstance(value, list)
+            values[name] = [*(values.get(EXTRA) or []), *value] if joined else value
+    return values
+
+
 def declared_tokens(folder: Path, in_tokenizer: Mapping[int, AddedToken] = MappingProxyType({})) -> DeclaredTokens:
     """The special and added tokens of a folder; `in_tokenizer` are those of its tokenizer.json.
 
@@ -51,16 +72,8 @@ def declared_tokens(folder: Path, in_tokenizer: Mapping[int, AddedToken] = Mappi
         UserError: an entry is no token.
     """
     settings = tokenizer_values(folder)
-    values = {**settings}
-    if ADDITIONAL in settings:
-        older = values.pop(ADDITIONAL)
-        values[EXTRA] = values.get(EXTRA) or older
+    values = _declared_values(folder, settings)
     path, by_id = folder / SETTINGS, {}
-    if DECODER not in settings:
-        more = folder / NAMED
-        for name, value in (read_json(more) if more.is_file() else {}).items():
-            joined = name == EXTRA and isinstance(value, list)
-            values[name] = [*(values.get(EXTRA) or []), *value] if joined else value
     extra, additional = (_tokens(path, name, values[name]) if name in values else None for name in (EXTRA, ADDITIONAL))
     specific = values[EXTRA] if isinstance(values.get(EXTRA), dict) else {}
     own = {name: value for name, value in values.items() if name in NAMES or _is_specific(name, value)} | specific

@@ -10,12 +10,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from headwise.checkpoint.layout import read_json
+from headwise.checkpoint.special_tokens import SETTINGS, special_token_texts, tokenizer_values
 from headwise.checkpoint.vocabulary import Vocabulary, bare
 from headwise.errors import UserError
 
 Messages = Sequence[Mapping[str, Any]]  # such as {"role": "user", "content": "Hello"}
-TEMPLATE, SETTINGS, TOKENS = "chat_template.jinja", "tokenizer_config.json", "special_tokens_map.json"
+TEMPLATE = "chat_template.jinja"
 REASONING = ("reasoning_content", "thinking", "reasoning")  # names of the same part of a message; the first is used
 
 
@@ -33,14 +33,14 @@ def render_chat(folder: Path, messages: Messages, answer: bool = True) -> str:
     Raises:
         UserError: the model has no template, Jinja is not installed, or the template rejects the messages.
     """
-    settings = tokenizer_settings(folder)
+    settings = tokenizer_values(folder)
     template = _template(folder, settings)
     values = {
         "messages": [_message(one) for one in messages],
         "tools": None,
         "documents": None,
         "add_generation_prompt": answer,
-        **_special_tokens(folder, settings),
+        **special_token_texts(folder),
     }
     try:
         return _sandbox().from_string(template).render(values)
@@ -94,30 +94,9 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     return given if reasoning is None else {"thinking": reasoning, **given, REASONING[0]: reasoning}
 
 
-def _special_tokens(folder: Path, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The texts of the special tokens that a tokenizer has, by name; older ones are in a file of their own."""
-    path = folder / TOKENS
-    older = read_json(path) if "added_tokens_decoder" not in settings and path.is_file() else {}
-    found = {**settings, **older}
-    named = [name for name, value in found.items() if name.endswith("_token") and isinstance(value, str | Mapping)]
-    return {name: special_token_text(found, name) for name in named}
-
-
-def special_token_text(settings: Mapping[str, Any], name: str) -> str:
-    """The text of a special token in tokenizer_config.json, such as "bos_token"; "" if there is none."""
-    value = settings.get(name) or ""
-    return str(value.get("content", "")) if isinstance(value, Mapping) else str(value)
-
-
 def chat_ids(folder: Path, messages: Messages, vocabulary: Vocabulary) -> list[int]:
     """The ids of a conversation. The template writes special tokens, so that the tokenizer adds none."""
     return bare(vocabulary)[0](render_chat(folder, messages))
-
-
-def tokenizer_settings(folder: Path) -> dict[str, Any]:
-    """The values of tokenizer_config.json; empty if there is no such file."""
-    path = folder / SETTINGS
-    return read_json(path) if path.is_file() else {}
 
 
 def _template(folder: Path, settings: Mapping[str, Any]) -> str:

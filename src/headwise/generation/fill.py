@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from headwise.checkpoint.special_tokens import special_token_texts
 from headwise.checkpoint.vocabulary import Vocabulary
 from headwise.data.masking import MASK_NAMES
 from headwise.errors import UserError
-from headwise.generation.chat import special_token_text, tokenizer_settings
 from headwise.generation.encoder_network import EncoderNetwork, softmax
 
 
@@ -44,7 +44,7 @@ def fillings(
     guesser: Callable[[int], EncoderNetwork], text: str, path: Path, vocabulary: Vocabulary, top: int
 ) -> list[list[Filling]]:
     """`Model.fill_mask`; `guesser` gives the network for the id of the mask."""
-    written, mask_id = mask_of(vocabulary, special_token_text(tokenizer_settings(path), "mask_token"))
+    written, mask_id = mask_of(vocabulary, path)
     tokens = vocabulary.encode(text)
     if mask_id not in tokens:
         raise UserError(f"the text has no mask to fill; this model's is written {written}")
@@ -52,9 +52,9 @@ def fillings(
     return [[Filling(vocabulary.decode([i]), i, probability) for i, probability in one] for one in found]
 
 
-def mask_of(vocabulary: Vocabulary, named: str) -> tuple[str, int]:
-    """The text of the mask token and its id; `named` is its name in tokenizer_config.json, or ""."""
-    for text in (named, *MASK_NAMES):
+def mask_of(vocabulary: Vocabulary, folder: Path) -> tuple[str, int]:
+    """The text of the mask token and its id: what the files of the tokenizer say, or one of the usual names."""
+    for text in (special_token_texts(folder).get("mask_token"), *MASK_NAMES):
         token = vocabulary.id_of(text) if text else None
         if token is not None:
             return text, token

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headwise.checkpoint.special_tokens import tokenizer_values
 from headwise.checkpoint.tokenizer_names import class_of
 from headwise.checkpoint.vocabulary import Vocabulary, marks_around
 from headwise.contract import SpecialIds
 from headwise.errors import UserError
-from headwise.generation.chat import tokenizer_settings
 
 CODED = ("m2m_100", "mbart")  # the families whose codes are tokens around the text
 COMMON = ("__en__", "__de__", "__fr__", "eng_Latn", "deu_Latn", "en_XX", "de_DE")
@@ -108,6 +108,6 @@ class Languages:
 
 def read_languages(folder: Path, family: str, vocabulary: Vocabulary, hf_config: Mapping[str, Any]) -> Languages:
     """The languages of the model in `folder`."""
-    settings = tokenizer_settings(folder)
+    settings = tokenizer_values(folder)
     name, legacy = class_of(settings, hf_config), bool(settings.get("legacy_behaviour", False))
     return Languages(family, vocabulary, hf_config, name, legacy)

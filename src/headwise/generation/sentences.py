@@ -14,9 +14,9 @@ import numpy as np
 
 from headwise.checkpoint.layout import CONFIG, read_json, weight_files
 from headwise.checkpoint.modules import MODULES, PROMPTS, READING, Module, modules_of_network
+from headwise.checkpoint.special_tokens import tokenizer_values
 from headwise.checkpoint.weights import WeightsFile
 from headwise.errors import UserError, unknown
-from headwise.generation.chat import tokenizer_settings
 from headwise.generation.embed import ACTIVATIONS, POOLINGS, Dense, VectorStep, unit
 
 OpenTensors = Callable[[Path], Mapping[str, Any]]  # the tensors of torch in a folder
@@ -165,7 +165,7 @@ def _reading(folder: Path) -> dict[str, Any]:
     values = _refuse_more(path)
     longest = values.get("max_seq_length")
     if longest is None:
-        longest, path = tokenizer_settings(folder).get("model_max_length"), folder / "tokenizer_config.json"
+        longest, path = tokenizer_values(folder).get("model_max_length"), folder / "tokenizer_config.json"
     if longest is not None and (isinstance(longest, bool) or not isinstance(longest, int | float) or longest < 1):
         raise UserError(f"{path}: a longest text of {longest!r} tokens; it must be a number of at least 1, or null")
     return {"max_tokens": int(longest or 0), "lowercase": bool(values.get("do_lower_case"))}

@@ -27,7 +27,6 @@ from headwise.evaluate.entities import TagReport, tag_report
 from headwise.evaluate.language import MaskedReport
 from headwise.evaluate.retrieval import RetrievalReport
 from headwise.generation.answer import OVERLAP, READ, Answer, answers_in, passage_logits, read_passages
-from headwise.generation.chat import special_token_text, tokenizer_settings
 from headwise.generation.encoder_network import EncoderNetwork, softmax
 from headwise.generation.fill import Filling, fillings, mask_of
 from headwise.generation.label import class_names
@@ -144,7 +143,7 @@ class MaskedModel(EncoderModel, ModelWithLoss):
     @property
     def mask_id(self) -> int:
         """The id of the mask token; `UserError` without one."""
-        return mask_of(self.tokenizer, special_token_text(tokenizer_settings(self.path), "mask_token"))[1]
+        return mask_of(self.tokenizer, self.path)[1]
 
 
 class Tagger(EncoderModel):

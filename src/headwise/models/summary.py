@@ -15,11 +15,11 @@ from headwise.checkpoint.layout import WEIGHTS, is_family
 from headwise.checkpoint.manifest import MANIFEST, check_manifest
 from headwise.checkpoint.model_card import card_rows, read_rows
 from headwise.checkpoint.sidecar_files import SHORTLIST
+from headwise.checkpoint.special_tokens import tokenizer_values
 from headwise.checkpoint.trained import CARD, RUN
 from headwise.config.settings import RunConfig
 from headwise.config.tasks import TASKS
 from headwise.errors import UserError
-from headwise.generation.chat import tokenizer_settings
 from headwise.models.commands import commands_of
 
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # names in safetensors: ours
@@ -153,7 +153,7 @@ def _languages(model: Any) -> list[str]:
         return _spoken(model)
     if not hasattr(model, "languages"):
         return []
-    settings, tasks = tokenizer_settings(model.path), model.hf_config.get("task_specific_params") or {}
+    settings, tasks = tokenizer_values(model.path), model.hf_config.get("task_specific_params") or {}
     if settings.get("source_lang") and settings.get("target_lang"):
         return [f"{settings['source_lang']} to {settings['target_lang']}"]
     special = [one.get("content", "") if isinstance(one, dict) else one for one in _special(settings)]
