@@ -2,7 +2,7 @@
 
 It starts at the claim's `measure` and follows every name to its definition, in the packages of `FOLLOWED`: the study,
 the networks, and the optimizer. A definition counts as its syntax tree without docstrings, so neither comments nor
-layout nor code that the measurement does not mention matter. Figures, statements and thresholds are not part of it,
+layout nor the module that it is in nor code that the measurement does not mention matter. Figures, statements and thresholds are not part of it,
 because they are computed from stored rows. Not followed: data, trainer and decoding, whose changes must keep results
 anyway; tests of the first updates hold them.
 """
@@ -32,7 +32,7 @@ def fingerprint_of(claim: Claim) -> str:
 @cache
 def _of_module(module: str) -> str:
     found = definitions((module, "measure"))
-    text = "\n".join(f"{place}.{name}: {found[place, name]}" for place, name in sorted(found))
+    text = "\n".join(sorted(f"{name}: {definition}" for (_, name), definition in found.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
