@@ -93,3 +93,13 @@ def test_without_scikit_learn_the_line_says_what_to_install(run: Any, monkeypatc
     ran, out = run("labels")
     assert cheap.INSTALL in saved(out)[1]["missing"] and cheap.INSTALL in ran.err
     assert cheap.INSTALL in (out / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("case", ["tags", "pretrained-labels"])
+def test_a_resumed_run_keeps_its_figures(case: str, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, out = run(case)
+    before = saved(out)
+    for name in ("usual_tags", "tfidf_labels"):
+        monkeypatch.setattr(f"headwise.tasks.{'tagging' if name == 'usual_tags' else 'classification'}.{name}", None)
+    ran, out = run(case, "train.max_steps=4", "--resume")
+    assert saved(out) == before and "to compare with" in ran.err

@@ -2,9 +2,9 @@
 
 It starts at the claim's `measure` and follows every name to its definition, in the packages of `FOLLOWED`: the study,
 the networks, and the optimizer. A definition counts as its syntax tree without docstrings, so neither comments nor
-layout nor the module that it is in nor code that the measurement does not mention matter. Figures, statements and thresholds are not part of it,
-because they are computed from stored rows. Not followed: data, trainer and decoding, whose changes must keep results
-anyway; tests of the first updates hold them.
+layout nor the module that it is in nor code that the measurement does not mention matter. Figures, statements and
+thresholds are not part of it, because they are computed from stored rows. Not followed: data, trainer and decoding,
+whose changes must keep results anyway; tests of the first updates hold them.
 """
 
 import ast

@@ -117,9 +117,8 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
     scaling = Scaling.fit(train, data.target, data.inputs)
     shape = data.window, data.horizon, data.patch, data.scale_windows
     training, validating = (Windows.of(part, scaling, *shape) for part in (train, valid))
-    notify(
-        request, f"training on {len(training):,} windows of {len(scaling.columns)} columns to forecast {scaling.target}"
-    )
+    columns = "one column" if len(scaling.columns) == 1 else f"{len(scaling.columns)} columns"
+    notify(request, f"training on {len(training):,} windows of {columns} to forecast {scaling.target}")
     rows = f"{data.window} rows in, {data.horizon} out"
     about = {
         "corpus": {

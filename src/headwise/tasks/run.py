@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from headwise.checkpoint.layout import is_family
 from headwise.checkpoint.model_card import compare_baseline, model_card
-from headwise.checkpoint.trained import CONFIG
+from headwise.checkpoint.trained import CONFIG, read_run
 from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
 from headwise.config.tasks import TASKS
 from headwise.data.batch import Stream
@@ -52,6 +52,8 @@ def checked_job(
         added = added_files(request, config, folder, make)
         changes = check_resumed(request, job.config, about, folder, added)
         about |= {"changes": changes} if changes else {}
+        if not added and (known := read_run(folder)[1].get("baselines")) is not None:
+            return request, job, {**about, "baselines": known}
     return request, job, {**about, "baselines": baselines_of(job)}
 
 
@@ -129,7 +131,7 @@ def make_trainer(
     def open_stream(state: Mapping[str, int] | None, share: BatchShare = ALL_BATCHES) -> Stream:
         return job.stream(state, replace(share, pin=device.type == "cuda"))
 
-    trainer = kind(
+    return kind(
         network,
         job.config,
         job.objective(network),
@@ -141,9 +143,8 @@ def make_trainer(
         request.show,
         job.baseline,
         request.callbacks,
+        baselines_text(about.get("baselines", [])),
     )
-    trainer.compared = baselines_text(about.get("baselines", []))
-    return trainer
 
 
 def _about(request: TrainRequest, task: str) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class Trainer:
         folder: for logs and checkpoints.
         baseline: metrics of guessing. Until a model is better than one of them, every model is exported.
         callbacks: get the events of the run; an exception in one of them ends it.
+        compared: what to compare the model with, shown once after the first validation.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Trainer:
         show: bool = True,
         baseline: Mapping[str, float] = {},
         callbacks: Sequence[Callback] = (),
+        compared: str = "",
     ) -> None:
         self.model = model
         self.config = config
@@ -91,10 +93,9 @@ class Trainer:
         self._stop_signal = ""
         self._validating = False
         self._shard = Shard()  # of the validation items
-        self.compared = ""  # baselines, shown after the first validation
         self.batches: list[TrainingBatch] = []  # of the latest update
         self._show = show
-        self._baseline = baseline
+        self._baseline, self._compared = baseline, compared
         self._callbacks = Callbacks(callbacks, device)
         self.saver = CheckpointSaver(folder / CHECKPOINTS, max(config.train.keep_last, config.train.average))
 
@@ -345,9 +346,9 @@ class Trainer:
         log.validation(record)
         shown = ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
         self.terminal.say(f"{what}: validation {shown}{f' ({verdict})' if verdict else ''}")
-        if self.compared:
-            self.terminal.say(self.compared)
-            self.compared = ""
+        if self._compared:
+            self.terminal.say(self._compared)
+            self._compared = ""
         if sample:
             self.terminal.say(str(sample))
         self._callbacks.validation(record)
