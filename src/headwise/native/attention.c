@@ -88,7 +88,10 @@ INLINE void multiply_tile(const int HEADS, const int ROWS, const int P, Matrix a
     f16 total[SUMS][2];
     f8 narrow[SUMS];
     UNROLL(8)
-    for (int i = 0; i < HEADS * ROWS; i++) total[i][0] = total[i][1] = set16(0), narrow[i] = set8(0);
+    for (int i = 0; i < HEADS * ROWS; i++) {
+        total[i][0] = total[i][1] = set16(0);
+        narrow[i] = set8(0);
+    }
     for (int k = 0; k < depth; k++) {
         UNROLL(8)
         for (int i = 0; i < HEADS * ROWS; i++) {
@@ -281,7 +284,7 @@ static void attend_sentences(void *data, int64_t begin, int64_t end) {
     const size_t room = scratch_size(p, widest), side = (size_t)p->d_k * widest;
     float *weights = weights_of(pass, begin), *keys = aligned_alloc(64, (4 * (side + 2 * room) + 127) / 64 * 64);
     if (!keys) {
-        pass->failed = -1;
+        pass->failed = OUT_OF_MEMORY;
         return;
     }
     float *first = keys + side, *second = first + room;
@@ -337,7 +340,7 @@ static void attend_sentences_backward(void *data, int64_t begin, int64_t end) {
     const size_t square = (size_t)widest * widest, side = (size_t)p->d_v * widest, room = scratch_size(p, widest);
     float *values = aligned_alloc(64, (4 * (side + 2 * square + 3 * room) + 127) / 64 * 64);
     if (!values) {
-        pass->failed = -1;
+        pass->failed = OUT_OF_MEMORY;
         return;
     }
     float *s = values + side, *turned = s + square, *first = turned + square, *second = first + room, *third = second + room;

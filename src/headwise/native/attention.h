@@ -48,7 +48,7 @@ typedef struct Inputs {
 } Inputs;
 
 /* Attention of all heads to (rows, heads * d_v). Stores the weights, (queries, rounded keys) for each sentence and
-   head. Returns 0, or -1 if out of memory. */
+   head. Returns 0 or OUT_OF_MEMORY. */
 EXPORT int headwise_attend(const Packing *packing, const Inputs *inputs, float *weights, void *out, int threads);
 
 /* The gradients of the inputs from the gradient of `out`. */

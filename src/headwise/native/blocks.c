@@ -42,14 +42,20 @@ static void *best_fit(int64_t size) {
 
 void *take_block(int64_t size) {
     void *bytes = NULL;
-    if (size >= SMALLEST && lock()) bytes = best_fit(size), unlock();
+    if (size >= SMALLEST && lock()) {
+        bytes = best_fit(size);
+        unlock();
+    }
     return bytes ? bytes : aligned_alloc(64, (size + 127) / 64 * 64);
 }
 
 void give_block(void *block, int64_t size) {
     if (block && size >= SMALLEST && lock()) {
         const int keep = n_kept < MOST_BLOCKS && bytes_kept + size <= MOST_BYTES;
-        if (keep) kept[n_kept++] = (Block){block, size}, bytes_kept += size;
+        if (keep) {
+            kept[n_kept++] = (Block){block, size};
+            bytes_kept += size;
+        }
         unlock();
         if (keep) return;
     }
@@ -59,6 +65,7 @@ void give_block(void *block, int64_t size) {
 void headwise_free_blocks(void) {
     if (!lock()) return;
     for (int i = 0; i < n_kept; i++) free(kept[i].bytes);
-    n_kept = 0, bytes_kept = 0;
+    n_kept = 0;
+    bytes_kept = 0;
     unlock();
 }

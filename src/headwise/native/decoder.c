@@ -33,7 +33,7 @@ static int project_heads(Decoding *s, int layer, int rows, const int32_t *positi
     const int q_width = a->heads * a->d_k, k_width = a->kv_heads * a->d_k, v_width = a->kv_heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *keys = s->self_k[layer], *values = s->self_v[layer];
     const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
-    if (linear_forward(a->in, in, rows, padded_width(s->model), qkv, width, NONE, &s->scratch)) return -1;
+    TRY(linear_forward(a->in, in, rows, padded_width(s->model), qkv, width, NONE, &s->scratch));
     record_projections(a, walk->head, to, qkv, rows);
     for (int r = 0; r < rows; r++) {
         float *row = qkv + (int64_t)r * width;
@@ -51,7 +51,7 @@ static int project_heads(Decoding *s, int layer, int rows, const int32_t *positi
 /* `paths` (rows, stride) hold slots of positions behind the prompt; they may be NULL if all rows are in prompts. */
 static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *positions, const int32_t *sentences,
                              const int32_t *paths, int64_t stride) {
-    if (project_heads(s, layer, rows, positions)) return -1;
+    TRY(project_heads(s, layer, rows, positions));
     const Attention *a = &s->model->decoder[layer].self;
     const Walk *walk = walk_of(s, 1, layer);
     const AttentionSteps *to = &walk->self;
@@ -59,7 +59,7 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
     const float *q = s->wide.bytes, *keys = s->self_k[layer], *values = s->self_v[layer];
     float *weights = next_layer(&s->recording.decoder, (int64_t)a->heads * rows * rows);
     for (int r = 0, count; r < rows; r += MAX(1, count)) {
-        if (is_cancelled(&s->scratch)) return -1;
+        if (is_cancelled(&s->scratch)) return CANCELLED;
         float *scores = s->scores.bytes, *out = (float *)s->context.bytes + (int64_t)r * out_width;
         const int64_t prompt = s->n_prompt_slots ? s->prompt_offsets[sentences[r]] : 0;
         count = prompt_rows(s, rows - r, positions + r, sentences + r);
@@ -89,12 +89,12 @@ static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sent
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v;
     float *q = s->wide.bytes, *context = s->context.bytes;
     const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
-    if (linear_forward(a->in, in, rows, padded_width(s->model), q, k_width, NONE, &s->scratch)) return -1;
+    TRY(linear_forward(a->in, in, rows, padded_width(s->model), q, k_width, NONE, &s->scratch));
     record(to->queries, q + walk->head * a->d_k, k_width, rows, a->d_k);
     scale_queries(a, q, k_width, rows);
     for (int r = 0, next; r < rows; r = next) { /* rows of one sentence together */
         const int sentence = sentences[r], length = s->lengths[sentence], wide = round_up(length);
-        if (is_cancelled(&s->scratch)) return -1;
+        if (is_cancelled(&s->scratch)) return CANCELLED;
         for (next = r + 1; next < rows && sentences[next] == sentence; next++) {}
         const float *keys = s->cross_k[layer] + s->offsets[sentence] * k_width;
         const float *values = s->cross_v[layer] + s->offsets[sentence] * v_width;
@@ -118,7 +118,7 @@ int project_memory(Decoding *s, const float *memory, int first, int sentences, i
         const Attention *a = &m->decoder[l].cross;
         const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->memory->d_out;
         float *kv = s->wide.bytes;
-        if (linear_forward(a->memory, memory, rows, padded_width(m), kv, width, NONE, &s->scratch)) return -1;
+        TRY(linear_forward(a->memory, memory, rows, padded_width(m), kv, width, NONE, &s->scratch));
         const Walk *walk = walk_of(s, 1, l);
         record(walk->cross.keys, kv + walk->head * a->d_k, width, rows, a->d_k);
         record(walk->cross.values, kv + k_width + walk->head * a->d_v, width, rows, a->d_v);
@@ -139,7 +139,7 @@ int project_memory(Decoding *s, const float *memory, int first, int sentences, i
 
 static int grow_buffer(float **buffer, int64_t used, int64_t before, int64_t capacity, int64_t width) {
     float *bigger = take_floats(capacity * width);
-    if (!bigger) return -1;
+    if (!bigger) return OUT_OF_MEMORY;
     if (used) memcpy(bigger, *buffer, 4 * (size_t)(used * width));
     give_floats(*buffer, before * width);
     *buffer = bigger;
@@ -166,9 +166,9 @@ int grow_cache(Decoding *s, int64_t capacity) {
     for (int l = 0; l < s->model->n_decoder_layers; l++) {
         const Attention *a = &s->model->decoder[l].self;
         const int64_t k_width = (int64_t)a->kv_heads * a->d_k, v_width = (int64_t)a->kv_heads * a->d_v;
-        if (is_cancelled(&s->scratch)) return -1;
-        if (grow_buffer(&s->self_k[l], s->n_slots, s->capacity, capacity, k_width)) return -1;
-        if (grow_buffer(&s->self_v[l], s->n_slots, s->capacity, capacity, v_width)) return -1;
+        if (is_cancelled(&s->scratch)) return CANCELLED;
+        TRY(grow_buffer(&s->self_k[l], s->n_slots, s->capacity, capacity, k_width));
+        TRY(grow_buffer(&s->self_v[l], s->n_slots, s->capacity, capacity, v_width));
     }
     s->capacity = capacity;
     return 0;
@@ -178,13 +178,16 @@ int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths,
     Decoding *s = members[0];
     if (s->n_slots + rows <= s->capacity) return 0;
     int32_t *alive = reserve(&s->live, 4 * (s->n_slots + 1));
-    if (!alive) return -1;
+    if (!alive) return OUT_OF_MEMORY;
     memset(alive, 0, 4 * (size_t)s->n_slots);
     int64_t living = s->n_prompt_slots;
     for (int64_t i = 0; i < s->n_prompt_slots; i++) alive[i] = 1;
     for (int h = 0; h < hypotheses; h++)
         for (int t = 0; t < length; t++)
-            if (!alive[paths[h * stride + t]]) alive[paths[h * stride + t]] = 1, living++;
+            if (!alive[paths[h * stride + t]]) {
+                alive[paths[h * stride + t]] = 1;
+                living++;
+            }
     if (2 * living < s->n_slots) {
         int32_t kept = 0;
         for (int64_t i = 0; i < s->n_slots; i++) alive[i] = alive[i] ? kept++ : -1;
@@ -196,7 +199,7 @@ int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths,
     if (most <= s->capacity || 2 * (s->n_slots + rows) <= s->capacity) return 0;
     const int64_t capacity = MIN(most, MAX(s->capacity + s->capacity / 2, s->n_slots + 8 * (int64_t)rows));
     for (int m = 0; m < count; m++)
-        if (grow_cache(members[m], capacity)) return -1;
+        TRY(grow_cache(members[m], capacity));
     return 0;
 }
 
@@ -217,16 +220,16 @@ int headwise_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *p
     int longest = 1;
     for (int i = 0; i < s->sentences; i++) longest = MAX(longest, s->lengths[i]);
     for (int r = 0; r < rows; r++) longest = MAX(longest, positions[r] + 1);
-    if (reserve_activations(s, rows, longest)) return -1;
+    TRY(reserve_activations(s, rows, longest));
     float *x = s->x.bytes;
     const int64_t size = (int64_t)rows * m->d_model;
     embed(&m->target, tokens, NULL, positions, rows, m->d_model, x, walk_of_stack(s, 1));
     record_rows(m, next_layer(&s->recording.residual, size), x, rows);
     for (int l = 0; l < s->recording.end; l++) {
         record_rows(m, walk_of(s, 1, l)->input, x, rows);
-        if (decoder_attention(s, l, rows, positions, sentences, paths, stride)) return -1;
-        if (m->decoder[l].cross.in && cross_attention(s, l, rows, sentences)) return -1;
-        if (feed_forward(s, &m->decoder[l].ffn, rows, walk_of(s, 1, l))) return -1;
+        TRY(decoder_attention(s, l, rows, positions, sentences, paths, stride));
+        if (m->decoder[l].cross.in) TRY(cross_attention(s, l, rows, sentences));
+        TRY(feed_forward(s, &m->decoder[l].ffn, rows, walk_of(s, 1, l)));
         record_rows(m, next_layer(&s->recording.residual, size), x, rows);
         if (s->recording.states) {
             float *h = s->h.bytes;

@@ -33,7 +33,7 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *keys = s->keys.bytes, *context = s->context.bytes;
     const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
-    if (linear_forward(a->in, in, rows, padded_width(s->model), qkv, width, NONE, &s->scratch)) return -1;
+    TRY(linear_forward(a->in, in, rows, padded_width(s->model), qkv, width, NONE, &s->scratch));
     record_projections(a, walk->head, to, qkv, rows);
     scale_queries(a, qkv, width, rows);
     float *weights = next_layer(&s->recording.encoder, (int64_t)a->heads * rows * rows); /* of the only pair */
@@ -48,18 +48,19 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
             if (recorded) record_head(s, rows, qkv + h * a->d_k, width, a->d_k, of_head, rows, NULL, recorded);
             if (h == walk->head)
                 record_head(s, rows, qkv + h * a->d_k, width, a->d_k, of_head, rows, to->scores, to->weights);
-            if (is_cancelled(&s->scratch)) return -1;
+            if (is_cancelled(&s->scratch)) return CANCELLED;
             if (relative)
                 attend_with_bias(s, a, length, qkv + h * a->d_k, width, of_head, qkv + 2 * k_width + h * a->d_v,
                                  relative->biases + h * (2 * relative->longest - 1) + relative->longest - 1,
                                  context + h * a->d_v, v_width);
         }
         for (int first = 0; !relative && first < length; first += QUERIES) {
-            if (is_cancelled(&s->scratch)) return -1;
+            if (is_cancelled(&s->scratch)) return CANCELLED;
             attend(a->heads, MIN(QUERIES, length - first), qkv + (int64_t)first * width, width, a->d_k, keys,
                    qkv + 2 * k_width, width, a->d_v, length, s->scores.bytes, context + (int64_t)first * v_width, v_width);
         }
-        qkv += (int64_t)length * width, context += (int64_t)length * v_width;
+        qkv += (int64_t)length * width;
+        context += (int64_t)length * v_width;
     }
     return attention_output(s, a, rows, to);
 }
@@ -69,7 +70,7 @@ static int embed_sources(Decoding *s, const int32_t *tokens, const int32_t *type
     const Transformer *m = s->model;
     const Embeddings *e = &m->source;
     int32_t *positions = reserve(&s->live, 4 * (int64_t)rows);
-    if (!positions) return -1;
+    if (!positions) return OUT_OF_MEMORY;
     for (int i = first, r = 0; i < first + sentences; i++)
         for (int t = 0, counted = 0; t < s->lengths[i]; t++, r++) {
             positions[r] = counted;
@@ -94,15 +95,15 @@ static void copy_vectors(Decoding *s, const float *vectors, int rows) {
 /* Encodes some sources from `first` on, of `rows` positions, the longest of `longest`. */
 static int encode_batch(Decoding *s, Sources sources, int first, int sentences, int rows, int longest) {
     const Transformer *m = s->model;
-    if (reserve_activations(s, rows, longest)) return -1;
+    TRY(reserve_activations(s, rows, longest));
     float *x = s->x.bytes;
     if (sources.vectors) copy_vectors(s, sources.vectors, rows);
-    else if (embed_sources(s, sources.tokens, sources.types, first, sentences, rows)) return -1;
+    else TRY(embed_sources(s, sources.tokens, sources.types, first, sentences, rows));
     for (int l = 0; l < m->n_encoder_layers; l++) {
         const Walk *walk = walk_of(s, 0, l);
         record_rows(m, walk->input, x, rows);
-        if (encoder_attention(s, &m->encoder[l].self, s->lengths + first, sentences, rows, walk)) return -1;
-        if (feed_forward(s, &m->encoder[l].ffn, rows, walk)) return -1;
+        TRY(encoder_attention(s, &m->encoder[l].self, s->lengths + first, sentences, rows, walk));
+        TRY(feed_forward(s, &m->encoder[l].ffn, rows, walk));
     }
     record_rows(m, walk_of_stack(s, 0)->top, x, rows);
     if (m->encoder_norm.weight) norm_rows(&m->encoder_norm, x, x, rows, m->d_model);
@@ -118,8 +119,8 @@ int encode(Decoding *s, Sources sources, float *hidden) {
             rows += s->lengths[next];
             longest = MAX(longest, s->lengths[next]);
         }
-        if (encode_batch(s, sources, first, next - first, rows, longest)) return -1;
-        if (!hidden && project_memory(s, s->x.bytes, first, next - first, rows)) return -1;
+        TRY(encode_batch(s, sources, first, next - first, rows, longest));
+        if (!hidden) TRY(project_memory(s, s->x.bytes, first, next - first, rows));
         record_rows(s->model, next_layer(&hidden, (int64_t)rows * s->model->d_model), s->x.bytes, rows);
         if (sources.tokens) sources.tokens += rows;
         if (sources.types) sources.types += rows;

@@ -25,7 +25,8 @@ static float int4_scale(const float *weight, uint16_t *rounded) {
         if (fabsf(weight[i]) > fabsf(largest)) largest = weight[i];
     }
     const float exact = largest / -8;
-    convert(&exact, 0, 1, rounded, 1), convert(rounded, 1, 1, &scale, 0);
+    convert(&exact, 0, 1, rounded, 1);
+    convert(rounded, 1, 1, &scale, 0);
     return scale;
 }
 
@@ -55,7 +56,8 @@ static void copy_int4(Linear *to, int output, const Linear *from, int row) {
     for (int g = 0; g < from->depth / INT4_GROUP; g++, a++, b++) {
         for (int i = 0; i < GROUP; i += 4)
             memcpy(a->weights + i * PANEL + 4 * column, b->weights + i * PANEL + 4 * other, 4);
-        a->scales[column] = b->scales[other], a->compensation[column] = b->compensation[other];
+        a->scales[column] = b->scales[other];
+        a->compensation[column] = b->compensation[other];
     }
 }
 

@@ -163,7 +163,7 @@ int feed_forward(Decoding *s, const FeedForward *f, int rows, const Walk *to) {
     const int d = padded_width(m), width = f->up->d_out, d_ff = f->down->d_in, gated = width != d_ff;
     float *x = s->x.bytes, *h = s->h.bytes, *wide = s->wide.bytes;
     const float *in = sublayer_input(m, &f->norm, x, h, rows, &to->ffn);
-    if (linear_forward(f->up, in, rows, d, wide, width, gated || to->up ? NONE : f->activation, &s->scratch)) return -1;
+    TRY(linear_forward(f->up, in, rows, d, wide, width, gated || to->up ? NONE : f->activation, &s->scratch));
     record(to->up, wide, width, rows, width);
     if (to->up && !gated) headwise_activate(f->activation, wide, rows * width);
     for (int r = 0; gated && r < rows; r++) {
@@ -171,7 +171,7 @@ int feed_forward(Decoding *s, const FeedForward *f, int rows, const Walk *to) {
         gate(f->activation, row, row + d_ff, d_ff);
     }
     record(to->inside, wide, width, rows, d_ff);
-    if (linear_forward(f->down, wide, rows, width, h, d, NONE, &s->scratch)) return -1;
+    TRY(linear_forward(f->down, wide, rows, width, h, d, NONE, &s->scratch));
     add_residual(m, &f->norm, x, h, rows, &to->ffn);
     return 0;
 }
@@ -179,7 +179,7 @@ int feed_forward(Decoding *s, const FeedForward *f, int rows, const Walk *to) {
 int attention_output(Decoding *s, const Attention *a, int rows, const AttentionSteps *to) {
     const int d = padded_width(s->model), width = a->heads * a->d_v;
     record(to->concat, s->context.bytes, width, rows, width);
-    if (linear_forward(a->out, s->context.bytes, rows, width, s->h.bytes, d, NONE, &s->scratch)) return -1;
+    TRY(linear_forward(a->out, s->context.bytes, rows, width, s->h.bytes, d, NONE, &s->scratch));
     add_residual(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
     return 0;
 }

@@ -71,8 +71,8 @@ typedef struct Sources {
     const float *vectors;          /* NULL: tokens */
 } Sources;
 
-/* Encodes all sources: their states go to `hidden`, or if that is NULL to the cross-attention. Returns 0, or -1 if out of
-   memory or cancelled; see encoder.c. */
+/* Encodes all sources: their states go to `hidden`, or if that is NULL to the cross-attention. Returns 0,
+   OUT_OF_MEMORY or CANCELLED; see encoder.c. */
 int encode(Decoding *s, Sources sources, float *hidden);
 
 /* Frees the memory of activations. */
@@ -81,7 +81,7 @@ void free_activations(Decoding *s);
 /* Cross-attention keys and values of the encoded rows `memory` for every decoder layer; see decoder.c. */
 int project_memory(Decoding *s, const float *memory, int first, int sentences, int rows);
 
-/* Memory for `held` slots of the cache. Returns 0, or -1 if out of memory or cancelled. */
+/* Memory for `held` slots of the cache. Returns 0, OUT_OF_MEMORY or CANCELLED. */
 int grow_cache(Decoding *s, int64_t held);
 
 /* Aligned memory; NULL if there is none. */

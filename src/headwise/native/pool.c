@@ -103,10 +103,12 @@ static void finish(int parts) {
         else nanosleep(&(struct timespec){0, 20000}, NULL); /* 20 microseconds, so that the thread may run on this core */
     }
     if (waited >= STALL) {
-        pool.alone = pool.next_alone, pool.good = 0;
+        pool.alone = pool.next_alone;
+        pool.good = 0;
         pool.next_alone = MIN(2 * pool.next_alone, MOST_ALONE);
     } else if (++pool.good >= pool.next_alone) {
-        pool.next_alone = MAX(pool.next_alone / 2, FEWEST_ALONE), pool.good = 0;
+        pool.next_alone = MAX(pool.next_alone / 2, FEWEST_ALONE);
+        pool.good = 0;
     }
 }
 
@@ -121,7 +123,8 @@ void run_parts(int parts, PartTask task, void *data) {
         run_alone(parts, task, data);
         return;
     }
-    pool.task = task, pool.data = data;
+    pool.task = task;
+    pool.data = data;
     atomic_store(&pool.done, 0);
     atomic_store(&pool.claims, ((atomic_load(&pool.claims) >> 32) + 1) << 32 | (uint_fast64_t)parts << 16);
     if (atomic_load(&pool.sleeping)) {
@@ -137,12 +140,16 @@ void run_parts(int parts, PartTask task, void *data) {
 /* A child of `fork` has none of the threads, and may be born in the middle of a task of its parent. */
 static void forget(void) {
     pool.threads = 0;
-    atomic_store(&pool.claims, 0), atomic_store(&pool.sleeping, 0), atomic_store(&pool.in_use, 0);
-    pthread_mutex_init(&pool.mutex, NULL), pthread_cond_init(&pool.wake, NULL);
+    atomic_store(&pool.claims, 0);
+    atomic_store(&pool.sleeping, 0);
+    atomic_store(&pool.in_use, 0);
+    pthread_mutex_init(&pool.mutex, NULL);
+    pthread_cond_init(&pool.wake, NULL);
 }
 
 void headwise_set_threads(int threads, const atomic_int *shared) {
-    most_threads = MAX(1, MIN(threads, MOST_THREADS)), shared_threads = shared;
+    most_threads = MAX(1, MIN(threads, MOST_THREADS));
+    shared_threads = shared;
     if (most_threads - 1 <= pool.threads) return;
     static atomic_int prepared;
     if (!atomic_exchange(&prepared, 1)) pthread_atfork(NULL, NULL, forget);

@@ -121,8 +121,10 @@ static float weight_scale(const float *weight, int depth) {
     scale *= MAX(1, largest_group_sum(weight, depth, 1 / scale) / (MAX_GROUP_SUM + 4)); /* with a margin for rounding */
     f8 inverse = set8(1 / scale);
     for (int i = 0; i < depth; i += GROUP)
-        while (greater_mask8(group_sums(weight + i, inverse), set8(MAX_GROUP_SUM + 1)))
-            scale *= 1.002f, inverse = set8(1 / scale);
+        while (greater_mask8(group_sums(weight + i, inverse), set8(MAX_GROUP_SUM + 1))) {
+            scale *= 1.002f;
+            inverse = set8(1 / scale);
+        }
     return scale;
 }
 
@@ -132,7 +134,10 @@ static void pack_int8(Linear *layer, int output, const float *weight, int8_t *le
     const float scale = weight_scale(weight, depth);
     int32_t total = 0;
     const float inverse = isfinite(scale) ? 1 / scale : 0;
-    for (int i = 0; i < depth; i++) levels[i] = isfinite(scale) ? (int8_t)rintf(weight[i] * inverse) : 0, total += levels[i];
+    for (int i = 0; i < depth; i++) {
+        levels[i] = isfinite(scale) ? (int8_t)rintf(weight[i] * inverse) : 0;
+        total += levels[i];
+    }
     int8_t *to = layer->quantised + int8_index(layer, output, 0);
     for (int i = 0; i < depth; i += 4) memcpy(to + (int64_t)i * PANEL, levels + i, 4);
     layer->scales[output] = scale;
@@ -329,10 +334,10 @@ static int forward_integers(const Linear *layer, const float *x, int rows, int64
     const int64_t depth = layer->depth;
     const int tall = (MIN(rows, BLOCK_ROWS) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
     uint8_t *levels = reserve(&scratch->quantised, tall * depth);
-    if (!levels) return -1;
+    if (!levels) return OUT_OF_MEMORY;
     float scales[BLOCK_ROWS];
     for (; rows > 0; rows -= BLOCK_ROWS, x += BLOCK_ROWS * x_stride, y += BLOCK_ROWS * y_stride) {
-        if (is_cancelled(scratch)) return -1;
+        if (is_cancelled(scratch)) return CANCELLED;
         const int count = MIN(BLOCK_ROWS, rows);
         const Product product = {layer, levels, scales, y, depth, y_stride, count, kind};
         for (int r = 0; r < count; r++) scales[r] = quantise_row(layer, x + r * x_stride, levels + r * depth);
@@ -395,7 +400,7 @@ static void float_panels(const Product *product, int panel, int end) {
 static int forward_float(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
                          Activation kind, const Scratch *scratch) {
     for (; rows > 0; rows -= BLOCK_ROWS, x += BLOCK_ROWS * x_stride, y += BLOCK_ROWS * y_stride) {
-        if (is_cancelled(scratch)) return -1;
+        if (is_cancelled(scratch)) return CANCELLED;
         const int count = MIN(BLOCK_ROWS, rows);
         const Product product = {layer, x, NULL, y, x_stride, y_stride, count, kind};
         run_panels(&product, float_panels);
@@ -458,7 +463,7 @@ Linear *headwise_linear_rows(void *zeros, const Linear *layer, const int32_t *ro
     return few;
 }
 
-/* `linear_forward` to contiguous rows. Returns 0, or -1 if out of memory. */
+/* `linear_forward` to contiguous rows. Returns 0 or OUT_OF_MEMORY. */
 int headwise_linear_forward(const Linear *layer, const float *x, int rows, float *y) {
     Scratch scratch = {0};
     int failed = linear_forward(layer, x, rows, layer->d_in, y, layer->d_out, NONE, &scratch);

@@ -50,7 +50,7 @@ static inline int is_cancelled(const Scratch *scratch) {
 }
 
 /* rows (rows, d_in) with `x_stride` numbers from row to row, to y (rows, d_out) likewise, and `kind` of them. Returns 0,
-   or -1 if out of memory or cancelled. */
+   OUT_OF_MEMORY or CANCELLED. */
 int linear_forward(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride, Activation kind,
           Scratch *scratch);
 

@@ -192,7 +192,8 @@ static int add_needed(Search *s, int count) {
         for (int k = 0; k < count; k++) known |= s->best[k].row == new.row && s->best[k].token == new.token;
         if (known) continue;
         for (; at > 0 && new.log_prob > s->best[at - 1].log_prob; at--) s->best[at] = s->best[at - 1];
-        s->best[at] = new, count++;
+        s->best[at] = new;
+        count++;
     }
     s->n_needed = 0;
     return count;
@@ -222,7 +223,8 @@ static void share_banks(const Search *s, int banks, int count, int at_limit) {
     for (int turn = 0; turn < 2; turn++)
         for (int b = banks - 1; b >= 0; b--) {
             const int space = kept[b] + left;
-            kept[b] = MIN(space, s->offered[b]), left = space - kept[b];
+            kept[b] = MIN(space, s->offered[b]);
+            left = space - kept[b];
         }
 }
 
@@ -267,7 +269,8 @@ static void sift_down(Chance *heap, int count, int at) {
         if (child + 1 < count && likelier(heap[child + 1], heap[child])) child++;
         if (!likelier(heap[child], heap[at])) return;
         const Chance above = heap[at];
-        heap[at] = heap[child], heap[child] = above;
+        heap[at] = heap[child];
+        heap[child] = above;
     }
 }
 
@@ -473,14 +476,17 @@ static void add_finished(const Search *s, int output, const Candidate *c, int le
         memcpy(found->tokens + to * stride, found->tokens + from * stride, 4 * (size_t)stride);
         memcpy(found->token_log_probs + to * stride, found->token_log_probs + from * stride, 4 * (size_t)stride);
         found->lengths[to] = found->lengths[from];
-        found->log_probs[to] = found->log_probs[from], found->scores[to] = found->scores[from];
+        found->log_probs[to] = found->log_probs[from];
+        found->scores[to] = found->scores[from];
     }
     const int64_t to = first + at, from = (int64_t)c->row * stride;
     memcpy(found->tokens + to * stride, s->old.tokens + from, 4 * (size_t)(length - 1));
     memcpy(found->token_log_probs + to * stride, s->old.token_log_probs + from, 4 * (size_t)(length - 1));
     found->tokens[to * stride + length - 1] = c->token;
     found->token_log_probs[to * stride + length - 1] = c->last;
-    found->lengths[to] = length, found->log_probs[to] = c->log_prob, found->scores[to] = score;
+    found->lengths[to] = length;
+    found->log_probs[to] = c->log_prob;
+    found->scores[to] = score;
 }
 
 static void keep_live(const Search *s, int to, const Candidate *c, int length, int alive) {
@@ -514,7 +520,10 @@ static int advance_output(const Search *s, int to, int count) {
     const int length = s->length + 1, output = s->old.outputs[s->best[0].row];
     const int max_length = s->limits.max_length[output / o->copies], at_limit = length >= max_length;
     const int sentence = output / o->copies, n = s->limits.n_phrases, banks = n ? phrases_size(s, sentence) + 1 : 0;
-    if (n) update_progress(s, sentence, count), share_banks(s, banks, count, at_limit);
+    if (n) {
+        update_progress(s, sentence, count);
+        share_banks(s, banks, count, at_limit);
+    }
     const int counted = o->early_stopping == STOP_EXACT ? count : MIN(count, o->beam_size);
     const float divisor = penalty(length, o);
     float most = -INFINITY;
@@ -583,16 +592,17 @@ static void prepare_inputs(Search *s, const int32_t *guesses, int count, int32_t
 }
 
 /* The logits after every input token; for an ensemble their mean, which the search normalises like the mean of
-   log-probabilities. Returns 0 or -1. */
+   log-probabilities. Returns 0, or how it failed. */
 static int compute_logits(Search *s, const int32_t *guesses, int count) {
     const Members *members = &s->members;
     const int rows = s->rows + count, d = widest_state(members);
     const int64_t cells = (int64_t)rows * s->vocab, more = members->count > 1 ? cells : 0, stride = s->found.longest;
     const int at_prompt = has_prompts(s) && !s->length, before = MAX(0, input_position(s));
-    if (!at_prompt && reserve_slots(members->decodings, members->count, rows, s->old.paths, s->rows, stride, before)) return -1;
+    if (!at_prompt) TRY(reserve_slots(members->decodings, members->count, rows, s->old.paths, s->rows, stride, before));
     float *hidden = reserve(&s->memory, 4 * ((int64_t)rows * (d + 3) + cells + more + s->vocab + 64));
-    if (!hidden) return -1;
-    s->logits = hidden + (int64_t)rows * d, s->row_scratch = s->logits + cells;
+    if (!hidden) return OUT_OF_MEMORY;
+    s->logits = hidden + (int64_t)rows * d;
+    s->row_scratch = s->logits + cells;
     float *others = s->row_scratch + s->vocab;
     int32_t *tokens = (int32_t *)(others + more), *positions = tokens + rows, *sentences = positions + rows;
     if (!at_prompt) prepare_inputs(s, guesses, count, tokens, positions, sentences);
@@ -600,8 +610,8 @@ static int compute_logits(Search *s, const int32_t *guesses, int count) {
         Decoding *of = members->decodings[m];
         float *own = m ? others : s->logits;
         if (at_prompt) copy_prompt_states(s, of, hidden);
-        else if (headwise_step(of, rows, tokens, positions, sentences, s->old.paths, count ? 0 : stride, hidden)) return -1;
-        if (linear_forward(members->outputs[m], hidden, rows, of->model->d_model, own, s->vocab, NONE, &of->scratch)) return -1;
+        else TRY(headwise_step(of, rows, tokens, positions, sentences, s->old.paths, count ? 0 : stride, hidden));
+        TRY(linear_forward(members->outputs[m], hidden, rows, of->model->d_model, own, s->vocab, NONE, &of->scratch));
         if (m) add(s->logits, others, cells);
     }
     if (members->count > 1) divide(s->logits, (float)members->count, cells);
@@ -615,9 +625,11 @@ static void report_ranked(const Search *s, const Ranked *ranked, int step, int c
     for (int i = 0; i < count; i++) {
         const Candidate *c = s->best + i;
         const int64_t to = (int64_t)step * s->max_candidates + i;
-        ranked->tokens[to] = c->token, ranked->parents[to] = c->row;
+        ranked->tokens[to] = c->token;
+        ranked->parents[to] = c->row;
         ranked->ended[to] = at_limit || is_end(s, c);
-        ranked->log_probs[to] = c->log_prob, ranked->token_log_probs[to] = c->last;
+        ranked->log_probs[to] = c->log_prob;
+        ranked->token_log_probs[to] = c->last;
     }
 }
 
@@ -627,7 +639,7 @@ __attribute__((import_module("page"), import_name("written"))) void written(cons
 static void written(const int32_t *tokens, int length) { (void)tokens, (void)length; }
 #endif
 
-/* Extends every output by one token. Returns 0, or -1 if cancelled. */
+/* Extends every output by one token. Returns 0, or CANCELLED. */
 static int select_tokens(Search *s, float *logits, const Ranked *ranked, int step) {
     int next_rows = 0;
     for (int r = 0; r < s->rows;) {
@@ -643,11 +655,13 @@ static int select_tokens(Search *s, float *logits, const Ranked *ranked, int ste
         if (s->limits.n_phrases) count = add_needed(s, count);
         if (ranked) report_ranked(s, ranked, step, count);
         next_rows += advance_output(s, next_rows, count);
-        if (is_cancelled(&s->members.decodings[0]->scratch)) return -1;
+        if (is_cancelled(&s->members.decodings[0]->scratch)) return CANCELLED;
     }
     const Live former = s->old;
-    s->old = s->new, s->new = former;
-    s->rows = next_rows, s->length++;
+    s->old = s->new;
+    s->new = former;
+    s->rows = next_rows;
+    s->length++;
     if (s->rows) written(s->old.tokens, s->length);
     return 0;
 }
@@ -655,32 +669,39 @@ static int select_tokens(Search *s, float *logits, const Ranked *ranked, int ste
 int headwise_search_step(Search *s, const int32_t *guesses, int count, const Ranked *ranked) {
     if (!s->rows) return 0;
     count = has_prompts(s) ? 0 : MIN(count, s->found.longest - s->length - 1); /* guesses are for sources */
-    if (compute_logits(s, guesses, count)) return -1;
+    TRY(compute_logits(s, guesses, count));
     const int64_t slot = headwise_slots(s->members.decodings[0]) - s->rows - count;
-    for (int made = 0, right = 1; right; ) {
+    int made = 0, right;
+    do {
         if (count) s->old.paths[s->length] = (int32_t)(slot + made);
-        if (select_tokens(s, s->logits + (int64_t)made * s->vocab, ranked, made)) return -1;
+        TRY(select_tokens(s, s->logits + (int64_t)made * s->vocab, ranked, made));
         right = made < count && s->rows && s->old.tokens[s->length - 1] == guesses[made];
         made++;
-        if (right) continue;
-        for (int m = 0; count && m < s->members.count; m++) headwise_truncate(s->members.decodings[m], slot + made);
-        return made;
-    }
-    return -1;
+    } while (right);
+    for (int m = 0; count && m < s->members.count; m++) headwise_truncate(s->members.decodings[m], slot + made);
+    return made;
 }
 
 /* --- The search --- */
 
 static int allocate_live(Live *live, int rows, int longest, int phrases) {
     const int64_t cells = (int64_t)rows * longest + 1;
-    live->tokens = malloc(4 * cells), live->paths = malloc(4 * cells), live->token_log_probs = malloc(4 * cells);
-    live->log_probs = malloc(4 * ((size_t)rows + 1)), live->outputs = malloc(4 * ((size_t)rows + 1));
+    live->tokens = malloc(4 * cells);
+    live->paths = malloc(4 * cells);
+    live->token_log_probs = malloc(4 * cells);
+    live->log_probs = malloc(4 * ((size_t)rows + 1));
+    live->outputs = malloc(4 * ((size_t)rows + 1));
     live->progress = calloc((size_t)rows * phrases + 1, 4);
-    return live->tokens && live->paths && live->token_log_probs && live->log_probs && live->outputs && live->progress ? 0 : -1;
+    const int done = live->tokens && live->paths && live->token_log_probs && live->log_probs && live->outputs && live->progress;
+    return done ? 0 : OUT_OF_MEMORY;
 }
 
 static void free_live(Live *live) {
-    free(live->tokens), free(live->paths), free(live->token_log_probs), free(live->log_probs), free(live->outputs);
+    free(live->tokens);
+    free(live->paths);
+    free(live->token_log_probs);
+    free(live->log_probs);
+    free(live->outputs);
     free(live->progress);
 }
 
@@ -688,13 +709,19 @@ Search *headwise_search_start(const Members *members, const int32_t *ids, const 
                               const Limits *limits, const Found *found) {
     Search *s = calloc(1, sizeof(Search));
     if (!s) return NULL;
-    s->members = *members, s->ids = ids, s->barred = barred;
-    s->options = *options, s->limits = *limits, s->found = *found;
-    s->vocab = members->outputs[0]->d_out, s->rows = members->decodings[0]->sentences * options->copies;
+    s->members = *members;
+    s->ids = ids;
+    s->barred = barred;
+    s->options = *options;
+    s->limits = *limits;
+    s->found = *found;
+    s->vocab = members->outputs[0]->d_out;
+    s->rows = members->decodings[0]->sentences * options->copies;
     /* at least beam_size candidates stay live */
     s->max_candidates = options->beam_size == 1 ? 1 : (1 + options->ends.count) * options->beam_size;
     const int64_t n = limits->n_phrases, asked = n ? (n + 1) * options->beam_size : 0;
-    s->best = malloc(sizeof(Candidate) * (s->max_candidates + asked)), s->needed = malloc(sizeof(Candidate) * (asked + 1));
+    s->best = malloc(sizeof(Candidate) * (s->max_candidates + asked));
+    s->needed = malloc(sizeof(Candidate) * (asked + 1));
     s->progress = malloc(4 * (size_t)((s->max_candidates + asked) * n + 1));
     s->met = malloc(4 * (size_t)(s->max_candidates + asked));
     s->offered = malloc(8 * (size_t)(n * limits->phrase_length + 1));
@@ -708,23 +735,37 @@ Search *headwise_search_start(const Members *members, const int32_t *ids, const 
         headwise_search_end(s);
         return NULL;
     }
-    for (int64_t i = 0; i < (int64_t)s->rows * options->pool; i++) found->scores[i] = -INFINITY, found->lengths[i] = 0;
-    for (int r = 0; r < s->rows; r++) s->old.outputs[r] = r, s->old.log_probs[r] = 0;
+    for (int64_t i = 0; i < (int64_t)s->rows * options->pool; i++) {
+        found->scores[i] = -INFINITY;
+        found->lengths[i] = 0;
+    }
+    for (int r = 0; r < s->rows; r++) {
+        s->old.outputs[r] = r;
+        s->old.log_probs[r] = 0;
+    }
     if (barred) list_allowed(s);
     return s;
 }
 
 void headwise_search_end(Search *s) {
     if (!s) return;
-    free_live(&s->old), free_live(&s->new);
-    free(s->best), free(s->needed), free(s->progress), free(s->met), free(s->offered);
-    free(s->allowed), free(s->chances), release(&s->memory), free(s);
+    free_live(&s->old);
+    free_live(&s->new);
+    free(s->best);
+    free(s->needed);
+    free(s->progress);
+    free(s->met);
+    free(s->offered);
+    free(s->allowed);
+    free(s->chances);
+    release(&s->memory);
+    free(s);
 }
 
 int headwise_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,
                     const Limits *limits, const Found *found) {
     Search *s = headwise_search_start(members, ids, barred, options, limits, found);
-    int made = s ? 1 : -1;
+    int made = s ? 1 : OUT_OF_MEMORY;
     while (made > 0) made = headwise_search_step(s, NULL, 0, NULL);
     headwise_search_end(s);
     return made;

@@ -80,11 +80,11 @@ EXPORT Search *headwise_search_start(const Members *members, const int32_t *ids,
                                       const Options *options, const Limits *limits, const Found *found);
 
 /* One more token for every output. For a single hypothesis: one for each correct token of `guesses`, and one more. Returns the
-   number of steps; 0 at the end, -1 if out of memory or cancelled. `ranked` may be NULL. */
+   number of steps; 0 at the end, negative if out of memory or cancelled. `ranked` may be NULL. */
 EXPORT int headwise_search_step(Search *search, const int32_t *guesses, int count, const Ranked *ranked);
 EXPORT void headwise_search_end(Search *search);
 
-/* The whole search. Returns 0, or -1 if out of memory or cancelled. */
+/* The whole search. Returns 0, OUT_OF_MEMORY or CANCELLED. */
 EXPORT int headwise_search(const Members *members, const int32_t *ids, const float *barred, const Options *options,
                             const Limits *limits, const Found *found);
 

@@ -111,7 +111,10 @@ static inline float logarithm(float x) {
     if (!(x > 0) || isinf(x)) return x == 0 ? -INFINITY : x > 0 ? x : NAN;
     int exponent;
     double m = frexp(x, &exponent), sum = 0;
-    if (m < 0.70710678) m *= 2, exponent--;
+    if (m < 0.70710678) {
+        m *= 2;
+        exponent--;
+    }
     const double s = (m - 1) / (m + 1);
     for (int k = 17; k > 0; k -= 2) sum = sum * (s * s) + 1.0 / k;
     return (float)(2 * s * sum + exponent * 0.69314718055994530942);

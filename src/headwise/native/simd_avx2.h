@@ -106,7 +106,8 @@ INLINE i16 zero16(void) { return (i16){_mm256_setzero_si256(), _mm256_setzero_si
 /* Sums minus these numbers. */
 INLINE f16 minus16(i16 sums, const int32_t *numbers) {
     __m256i low = _mm256_loadu_si256((const __m256i *)numbers), high = _mm256_loadu_si256((const __m256i *)(numbers + 8));
-    low = _mm256_sub_epi32(sums.low, low), high = _mm256_sub_epi32(sums.high, high);
+    low = _mm256_sub_epi32(sums.low, low);
+    high = _mm256_sub_epi32(sums.high, high);
     return (f16){_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)};
 }
 

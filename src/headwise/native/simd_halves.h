@@ -9,7 +9,8 @@ INLINE f16 read16(const void *x, int64_t i, int half) {
     if (!half) return load16((const float *)x + i);
     u8 bits[2];
     f16 y;
-    widen_bfloat8(x, i, bits), widen_bfloat8(x, i + 8, bits + 1);
+    widen_bfloat8(x, i, bits);
+    widen_bfloat8(x, i + 8, bits + 1);
     memcpy(&y, bits, 64);
     return y;
 }

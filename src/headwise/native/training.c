@@ -124,7 +124,7 @@ static void softmax_rows(void *data, int64_t begin, int64_t end) {
     }
     float *row = malloc(4 * (size_t)s->n);
     if (!row) {
-        s->failed = -1;
+        s->failed = OUT_OF_MEMORY;
         return;
     }
     for (int64_t r = begin; r < end; r++) {
@@ -137,7 +137,7 @@ static void softmax_rows(void *data, int64_t begin, int64_t end) {
 }
 
 /* Converts rows (rows, n) of logits, bfloat16 if `half`, to probabilities, and writes the logarithm of each row's sum of
-   exponentials. Returns 0, or -1 if out of memory. */
+   exponentials. Returns 0 or OUT_OF_MEMORY. */
 EXPORT int headwise_softmax(void *x, int half, int64_t rows, int64_t n, float *normalizers, int threads) {
     Softmax s = {x, normalizers, n, half, 0};
     parallel_for(rows, threads, softmax_rows, &s);

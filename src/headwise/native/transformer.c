@@ -12,10 +12,15 @@ Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sen
     if (!s) return NULL;
     s->recording = recording;
     const int layers = model->n_decoder_layers;
-    s->model = model, s->sentences = sentences, s->scratch.stop = stop;
-    s->lengths = malloc(sizeof(int) * (sentences + 1)), s->offsets = malloc(sizeof(int64_t) * (sentences + 1));
-    s->cross_k = new_layer_buffers(layers), s->cross_v = new_layer_buffers(layers);
-    s->self_k = new_layer_buffers(layers), s->self_v = new_layer_buffers(layers);
+    s->model = model;
+    s->sentences = sentences;
+    s->scratch.stop = stop;
+    s->lengths = malloc(sizeof(int) * (sentences + 1));
+    s->offsets = malloc(sizeof(int64_t) * (sentences + 1));
+    s->cross_k = new_layer_buffers(layers);
+    s->cross_v = new_layer_buffers(layers);
+    s->self_k = new_layer_buffers(layers);
+    s->self_v = new_layer_buffers(layers);
     if (s->lengths && s->offsets && s->cross_k && s->cross_v && s->self_k && s->self_v) {
         memcpy(s->lengths, lengths, sizeof(int) * (size_t)sentences);
         return s;
@@ -68,28 +73,42 @@ void headwise_end(Decoding *s) {
         if (s->self_k) give_floats(s->self_k[l], s->capacity * self->kv_heads * self->d_k);
         if (s->self_v) give_floats(s->self_v[l], s->capacity * self->kv_heads * self->d_v);
     }
-    free(s->cross_k), free(s->cross_v), free(s->self_k), free(s->self_v), free(s->lengths), free(s->offsets);
-    free(s->prompt_lengths), free(s->prompt_offsets), free(s->prompt_states);
-    free_activations(s), free(s);
+    free(s->cross_k);
+    free(s->cross_v);
+    free(s->self_k);
+    free(s->self_v);
+    free(s->lengths);
+    free(s->offsets);
+    free(s->prompt_lengths);
+    free(s->prompt_offsets);
+    free(s->prompt_states);
+    free_activations(s);
+    free(s);
 }
 
 int headwise_read(const Transformer *model, const int32_t *sources, const int32_t *source_lengths, const int32_t *targets,
                   const int32_t *lengths, int pairs, const Recording *recording) {
     int rows = 0, longest = 0;
-    for (int i = 0; i < pairs; i++) rows += lengths[i], longest = MAX(longest, lengths[i]);
+    for (int i = 0; i < pairs; i++) {
+        rows += lengths[i];
+        longest = MAX(longest, lengths[i]);
+    }
     Decoding *s = start(model, (Sources){sources, NULL, NULL}, source_lengths, pairs, NULL, *recording);
     int32_t *positions = malloc(4 * (size_t)rows * (longest + 2)), *sentences = positions + rows;
     float *hidden = malloc(4 * (size_t)rows * model->d_model);
-    int failed = !s || !positions || !hidden || headwise_reserve_slots(s, rows, positions, 0, longest, 0);
+    int failed = s && positions && hidden ? headwise_reserve_slots(s, rows, positions, 0, longest, 0) : OUT_OF_MEMORY;
     if (!failed) {
         int32_t *paths = sentences + rows;
         for (int i = 0, first = 0; i < pairs; first += lengths[i++])
             for (int r = 0; r < lengths[i]; r++) {
-                positions[first + r] = r, sentences[first + r] = i;
+                positions[first + r] = r;
+                sentences[first + r] = i;
                 for (int t = 0; t <= r; t++) paths[(int64_t)(first + r) * longest + t] = first + t;
             }
         failed = headwise_step(s, rows, targets, positions, sentences, paths, longest, hidden);
     }
-    headwise_end(s), free(positions), free(hidden);
-    return failed ? -1 : 0;
+    headwise_end(s);
+    free(positions);
+    free(hidden);
+    return failed;
 }

@@ -141,12 +141,12 @@ EXPORT Decoding *headwise_start_vectors(const Transformer *model, const float *v
 EXPORT void headwise_end(Decoding *decoding);
 
 /* The last hidden states (rows, d_model) of the encoder for `texts` texts without padding. `types` of the tokens may be NULL:
-   all are 0. Returns 0, or -1 if out of memory or cancelled. */
+   all are 0. Returns 0, OUT_OF_MEMORY or CANCELLED. */
 EXPORT int headwise_encode(const Transformer *model, const int32_t *tokens, const int32_t *types, const int32_t *lengths,
                             int texts, const atomic_int *stop, float *hidden);
 
 /* Make room for `rows` more slots. If necessary, slots that are in no path of length `length` are freed, and paths are
-   rewritten. Returns 0, or -1 if out of memory or cancelled. */
+   rewritten. Returns 0, OUT_OF_MEMORY or CANCELLED. */
 EXPORT int headwise_reserve_slots(Decoding *decoding, int rows, int32_t *paths, int hypotheses, int64_t stride, int length);
 
 /* The same for the decodings of an ensemble, whose paths are identical. */
@@ -157,25 +157,25 @@ int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths,
 EXPORT Decoding *headwise_read_prompts(const Transformer *model, const int32_t *tokens, const int32_t *lengths, int sentences,
                                        float *hidden, const atomic_int *stop);
 
-/* The same for a decoding with sources: a prompt for each. All earlier positions are forgotten. Returns 0, or -1 if out of memory
-   or cancelled. */
+/* The same for a decoding with sources: a prompt for each. All earlier positions are forgotten. Returns 0,
+   OUT_OF_MEMORY or CANCELLED. */
 EXPORT int headwise_read_more_prompts(Decoding *decoding, const int32_t *tokens, const int32_t *lengths, float *hidden);
 
 /* A decoding without memory for sources; NULL if out of memory. */
 Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sentences, const atomic_int *stop,
                        Recording recording);
 
-/* The log-probability of a token for each row of `hidden` (rows, d_model). Returns 0, or -1 if out of memory or cancelled. */
+/* The log-probability of a token for each row of `hidden` (rows, d_model). Returns 0, OUT_OF_MEMORY or CANCELLED. */
 EXPORT int headwise_log_probs(const Linear *output, const float *hidden, const int32_t *tokens, int rows, float *log_probs,
                               const atomic_int *stop);
 
 /* One position of `rows` hypotheses. `paths` (rows, stride) hold their slots up to `positions`, or from the end of the prompt
-   to there; the new slots are `n_slots` and following, one for each row. Writes hidden states (rows, d_model). Returns 0, or -1
-   if out of memory or cancelled. */
+   to there; the new slots are `n_slots` and following, one for each row. Writes hidden states (rows, d_model). Returns 0,
+   OUT_OF_MEMORY or CANCELLED. */
 EXPORT int headwise_step(Decoding *decoding, int rows, const int32_t *tokens, const int32_t *positions,
                           const int32_t *sentences, const int32_t *paths, int64_t stride, float *hidden);
 
-/* Read sources and targets in one pass, both concatenated and with their special tokens. 0, or -1 without memory. */
+/* Read sources and targets in one pass, both concatenated and with their special tokens. 0 or OUT_OF_MEMORY. */
 EXPORT int headwise_read(const Transformer *model, const int32_t *sources, const int32_t *source_lengths,
                           const int32_t *targets, const int32_t *lengths, int pairs, const Recording *recording);
 EXPORT int64_t headwise_slots(const Decoding *decoding);

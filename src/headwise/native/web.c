@@ -30,7 +30,7 @@ int headwise_exact(float small) {
 }
 
 /* The weights (length, length of the source) by which each token of an output was predicted: of a head of a decoder
-   layer's attention to the source or, with -1, the mean of its heads. 0, or -1 without memory. */
+   layer's attention to the source or, with -1, the mean of its heads. 0, or OUT_OF_MEMORY. */
 EXPORT int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read,
                           int length, int layer, int head, float *weights);
 int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read, int length,
@@ -39,12 +39,12 @@ int headwise_look(const Transformer *model, const int32_t *source, int source_le
     const int heads = model->decoder[layer].cross.heads, first = head < 0 ? 0 : head, end = head < 0 ? heads : head + 1;
     float *recorded = calloc(heads * size, sizeof(float));
     const Recording recording = {.cross = recorded, .first = layer, .end = layer + 1};
-    int failed = !recorded || headwise_read(model, source, &source_length, read, &length, 1, &recording);
+    int failed = recorded ? headwise_read(model, source, &source_length, read, &length, 1, &recording) : OUT_OF_MEMORY;
     if (!failed) {
         memset(weights, 0, 4 * (size_t)size);
         for (int h = first; h < end; h++)
             for (int64_t i = 0; i < size; i++) weights[i] += recorded[h * size + i] / (end - first);
     }
     free(recorded);
-    return failed ? -1 : 0;
+    return failed;
 }
