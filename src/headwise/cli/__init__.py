@@ -16,12 +16,12 @@ import sys
 import warnings
 from collections.abc import MutableMapping, Sequence
 from contextlib import ExitStack
+from io import TextIOBase
 from typing import Any, NamedTuple
 
 from headwise.cli.help import RED, RESET, has_colours
 from headwise.cli.parser import Needs, Parser
 from headwise.cli.rules import in_flags, refuse_meaningless, refuse_overwriting, typed_flags
-from headwise.cli.streams import open_streams
 from headwise.device import keep_to_quota
 from headwise.errors import FULL, UserError, unknown, unwritable
 from headwise.importing import named
@@ -264,3 +264,30 @@ def add_command(parser: Parser, name: str) -> None:
     module.add_options(parser)
     if hasattr(module, "COMMON"):
         parser.shorten_help(module.COMMON)
+
+
+class ClosedOutput(TextIOBase):
+    """Replaces a closed standard output."""
+
+    def reconfigure(self, **how: Any) -> None:
+        """As for a text stream."""
+
+    def write(self, text: str) -> int:
+        """`UserError`."""
+        raise UserError("standard output is closed; name a file with -o, or write to one: > FILE")
+
+    @property
+    def buffer(self) -> "ClosedOutput":
+        """The stream for bytes."""
+        return self
+
+
+def open_streams() -> None:
+    """Replace closed standard streams, so that no file gets their numbers."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  (for as long as the program runs)
+    if sys.stdout is None:
+        os.open(os.devnull, os.O_WRONLY)
+        sys.stdout = ClosedOutput()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

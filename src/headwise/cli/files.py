@@ -1,17 +1,78 @@
-"""Input lines, output files that appear when complete, and progress bars."""
+"""Input lines, also as they arrive; output files, which replace existing ones when complete; progress bars."""
 
 import os
+import select
 import shlex
+import stat
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from gzip import GzipFile
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import IO, TextIO, TypeVar, cast
 
-from headwise.cli.replacing import text_output
-from headwise.data.corpus import read_lines
-from headwise.data.sources import display_name
-from headwise.errors import UserError
+from headwise.data.corpus import LONGEST_LINE, decode_line, read_lines
+from headwise.data.sources import STANDARD_INPUT, display_name
+from headwise.errors import UserError, writing
+
+PACKED = (".bz2", ".xz", ".zst", ".zip", ".7z")  # compressed files that no command reads or writes
+
+
+@contextmanager
+def text_output(path: str) -> Iterator[TextIO]:
+    """A file of text; compressed if its name ends in `.gz`."""
+    if path.endswith(PACKED):
+        raise UserError(f"-o {path}: only .gz is written compressed; name a file that ends in .gz, or in none of these")
+    with binary_output(path) as file:
+        packed = GzipFile("", "wb", fileobj=file, mtime=0) if path.endswith(".gz") else None
+        with TextIOWrapper(cast(IO[bytes], packed or file), encoding="utf-8", newline="\n") as text:
+            yield text
+            text.flush()
+            if packed:
+                packed.close()
+
+
+@contextmanager
+def binary_output(path: str) -> Iterator[IO[bytes]]:
+    """A file that appears under its name when it is complete.
+
+    It keeps the permissions of the file that it replaces, and its owner if the system permits.
+    """
+    target = Path(path)
+    if target.is_dir() or not target.absolute().parent.is_dir():
+        raise UserError(f"-o {path}: {'is a folder' if target.is_dir() else 'its folder does not exist'}; name a file")
+    with writing(f"-o {path}"):
+        if _is_stream(target):
+            with open(os.open(target, os.O_WRONLY | os.O_APPEND), "wb") as file:
+                yield file
+            return
+        target = target.resolve()
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            with draft.open("wb") as file:
+                if target.exists():
+                    _take_over(file.fileno(), target.stat())
+                yield file
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether this is a device, a pipe or a file opened by a shell, which is written to and never replaced."""
+    return (path.exists() and not path.is_file()) or str(path.absolute()).startswith(("/dev/fd/", "/dev/std", "/proc/"))
+
+
+def _take_over(file: int, before: os.stat_result) -> None:
+    """Give an open file the owner and the permissions of another."""
+    if not hasattr(os, "fchown"):
+        return  # Windows has neither
+    if (os.fstat(file).st_uid, os.fstat(file).st_gid) != (before.st_uid, before.st_gid):
+        with suppress(PermissionError):
+            os.fchown(file, before.st_uid, before.st_gid)
+    os.fchmod(file, stat.S_IMODE(before.st_mode))
+
 
 Item = TypeVar("Item")
 MOST_CHARACTERS = 200_000  # of a line: a book has as many on 100 pages
@@ -60,3 +121,55 @@ def with_progress_bar(items: Iterable[Item], *paths: str) -> Iterable[Item]:
 def _count_lines(path: str) -> int:
     with open(path, "rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+BLOCK = 1 << 16  # bytes read at once
+
+
+def arrives(path: str) -> bool:
+    """Whether lines come from a pipe, a socket or a terminal, so that more can arrive at any time."""
+    if path != STANDARD_INPUT or sys.platform == "win32":  # select works for sockets only
+        return False
+    try:
+        return not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def arriving(file: int, most: int) -> Iterator[list[str]]:
+    """The lines of a file by its number, in chunks of at most `most`, as soon as no more are ready.
+
+    Raises:
+        UserError: a line is not UTF-8, or longer than `corpus.LONGEST_LINE`.
+    """
+    waiting: list[str] = []
+    number = offset = 0
+    for raw in _raw_lines(file):
+        if raw:
+            number += 1
+            waiting.append(decode_line(raw, STANDARD_INPUT, number, offset))
+            offset += len(raw)
+        if waiting and (len(waiting) == most or not raw):
+            yield waiting
+            waiting = []
+
+
+def _raw_lines(file: int) -> Iterator[bytes]:
+    """Lines with their line ends; an empty one if the next would have to be waited for, and at the end."""
+    partial: list[bytes] = []  # parts of a line without an end
+    while True:
+        if not select.select([file], [], [], 0)[0]:
+            yield b""
+        block = os.read(file, BLOCK)
+        if not block:
+            break
+        *lines, rest = block.split(b"\n")
+        for line in lines:
+            yield b"".join([*partial, line, b"\n"])
+            partial = []
+        partial += [rest] if rest else []
+        if len(partial) > LONGEST_LINE // BLOCK and sum(map(len, partial)) > LONGEST_LINE:
+            raise UserError(f"standard input: a line is longer than {LONGEST_LINE >> 20} MiB; is it text?")
+    if partial:
+        yield b"".join(partial)
+    yield b""

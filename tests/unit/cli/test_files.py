@@ -9,8 +9,7 @@ from stat import S_IMODE
 import pytest
 
 from headwise import cli
-from headwise.cli.arriving import arriving
-from headwise.cli.files import MOST_CHARACTERS, lines_of, output
+from headwise.cli.files import MOST_CHARACTERS, arriving, lines_of, output
 from headwise.config.setting import check_values
 from headwise.config.settings import SearchSettings
 from headwise.config.training import TrainConfig
@@ -157,7 +156,7 @@ def test_a_line_without_an_end_does_not_fill_the_memory(monkeypatch: pytest.Monk
         list(corpus.read_lines(str(tmp_path / "a")))
     (tmp_path / "a").write_bytes(b"a\n" + b"b" * 999 + b"\n")
     assert len(list(corpus.read_lines(str(tmp_path / "a")))) == 2
-    monkeypatch.setattr("headwise.cli.arriving.LONGEST_LINE", 100_000)
+    monkeypatch.setattr("headwise.cli.files.LONGEST_LINE", 100_000)
     with pytest.raises(UserError, match="standard input: a line is longer"), open("/dev/zero", "rb") as endless:
         list(arriving(endless.fileno(), most=2))
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from headwise.cli.files import lines_of, output
+from headwise.cli.files import binary_output, lines_of, output
 from headwise.cli.generation import pretrained_options
 from headwise.cli.loading import encoding_model
 from headwise.cli.options import input_option, output_option, whole_number
-from headwise.cli.replacing import binary_output
 from headwise.cli.rules import FlagRule
 from headwise.config.settings import INTEGERS
 from headwise.data.sources import display_name

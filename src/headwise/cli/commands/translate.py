@@ -11,9 +11,8 @@ from functools import partial
 from itertools import islice, tee
 from typing import Any
 
-from headwise.cli.arriving import arrives, arriving
 from headwise.cli.decoding import decode_overrides
-from headwise.cli.files import lines_of, not_too_long, output, with_progress_bar
+from headwise.cli.files import arrives, arriving, lines_of, not_too_long, output, with_progress_bar
 from headwise.cli.loading import translating_model
 from headwise.cli.options import (
     ANY_MODEL,
