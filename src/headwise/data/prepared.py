@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 
 import numpy as np
@@ -40,7 +41,6 @@ from headwise.data.corpus import Corpus, pair_reader, read_corpus
 from headwise.data.file_hashes import HashedFiles, HashedLines, hash_corpora, short_hash
 from headwise.data.hugging_face import cached_dataset
 from headwise.data.pair_tokenizer import PairTokenizer
-from headwise.data.sampling import sample_evenly
 from headwise.data.sources import HF_PREFIX, STANDARD_INPUT, CachedCopy, Pair, display_name
 from headwise.data.tokenize_pairs import COLUMNS, Result, tokenize_pairs, tokenizing_processes
 from headwise.data.tokenizer import Tokenizer
@@ -354,3 +354,17 @@ def spool_path(path: str, folder: Path) -> str:
         if not (copied_to.exists() and sha256(copied_to) == sha256(draft)):  # otherwise it may be another user's
             draft.replace(copied_to)
         return CachedCopy(str(copied_to), [display_name(path)])
+
+
+def sample_evenly(items: Iterator[Item], total: int, n: int, seed: int = 0) -> Iterator[Item]:
+    """`n` of `total` items in their order, one at random from each of n stretches of equal length; reads all items.
+
+    >>> list(sample_evenly(iter(range(12)), total=12, n=4))
+    [1, 4, 6, 10]
+    """
+    generator, position = Random(seed), 0
+    for stretch in range(n):
+        chosen = generator.randrange(stretch * total // n, (stretch + 1) * total // n)
+        yield from islice(items, chosen - position, chosen - position + 1)
+        position = chosen + 1
+    deque(items, maxlen=0)
