@@ -1,6 +1,6 @@
 """The content of a line of the demo corpus: a date, a time of day, or both.
 
-A `Moment` is sampled here, `english.py` writes the source and `cldr.py` the target. A moment also has its part of
+A `Moment` is sampled here, `english.py` writes the source and `corpus.py` the target. A moment also has its part of
 the corpus, so that the parts share no date.
 """
 

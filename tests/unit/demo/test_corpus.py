@@ -8,8 +8,7 @@ from random import Random
 
 import pytest
 
-from headwise.demo.cldr import LANGUAGES, write_target
-from headwise.demo.corpus import SPECIAL_TOKENS, DemoCorpus, generate_corpus, write_demo_corpus
+from headwise.demo.corpus import LANGUAGES, SPECIAL_TOKENS, DemoCorpus, generate_corpus, write_demo_corpus, write_target
 from headwise.demo.english import MONTHS, ORDINALS, time_forms, write_english
 from headwise.demo.moment import Moment, random_moment
 
