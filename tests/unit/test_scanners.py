@@ -39,7 +39,7 @@ from headwise.data.words import cut
 from headwise.decode.repetition import is_repetitive
 from headwise.decode.translator import clean_text, split_text
 from headwise.errors import UserError
-from headwise.evaluate import answers, spacing, transcripts
+from headwise.evaluate import answers, bleu, transcripts
 from headwise.glossary.terms import Glossary, Term, contains_term
 from headwise.localisation.fill import targets_of, translation_steps
 from headwise.localisation.placeholder_grammars import DIALECTS
@@ -305,7 +305,7 @@ SCANNERS: dict[str, Scan] = {
     ],
     "transcripts": transcripts.normalize_transcript,
     "answers": answers.normalize_answer,
-    "what BLEU cuts": lambda text: spacing.bleu_tokenizer([text]),
+    "what BLEU cuts": lambda text: bleu.bleu_tokenizer([text]),
     "languages": lambda text: detect_languages(text, ["en", "de"]),
 }
 

@@ -7,17 +7,25 @@ model's own probabilities (`score.py`).
 
 A `Measure` computes statistics of each line, and a score from their sums. The bootstrap (`significance.py`) sums other
 lines and is the same otherwise.
+
+For text without spaces between words, `bleu_tokenizer` chooses the tokenizer, and TER splits letters also where
+sacreBLEU does not: it splits Chinese and Japanese, but not Thai, Lao, Burmese, Khmer and Tibetan.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from headwise.data.scripts import HAN, SOUTH_ASIAN, UNSPACED
 from headwise.errors import UserError, unknown
 from headwise.evaluate.measure import Measure, References, Score, _streams
 from headwise.evaluate.rouge import Rouge
-from headwise.evaluate.spacing import bleu_tokenizer, split_letters
 
+TIBETAN = "\u0f00-\u0fff"  # which marks the ends of syllables, not of words
+RUN_ON = f"[{UNSPACED}{TIBETAN}]"
+_WHOLE = re.compile(f"([{SOUTH_ASIAN}{TIBETAN}])")
 METRICS = ("BLEU", "chrF++", "TER")
 ROUGE = ("ROUGE-1", "ROUGE-2", "ROUGE-L")  # of summaries
 EAST_ASIAN = ("zh", "ja-mecab", "char")  # tokenizers of text in which TER needs word segmentation as well
@@ -34,8 +42,8 @@ def measures(
 ) -> list[Measure]:
     """The metrics named in `metrics` (TER is the slowest), and the Multi30k figure of a target language.
 
-    `tokenize` names sacreBLEU's BLEU tokenizer; "" chooses it by the `references` (`spacing.py`). With "char" TER also
-    compares letters: Thai and other scripts that sacreBLEU leaves whole are split, and the signature shows it.
+    `tokenize` names sacreBLEU's BLEU tokenizer; "" chooses it by the `references` (`bleu_tokenizer`). With "char" TER
+    also compares letters: Thai and other scripts that sacreBLEU leaves whole are split; the signature shows it.
     `lowercase` affects BLEU and chrF++ only (TER always ignores case).
 
     The Multi30k figure prepares both sides as the data set's own `*.lc.norm.tok.*` files (lower case, Moses'
@@ -122,3 +130,38 @@ def _moses(language: str) -> tuple[Callable[[str], str], str]:
         return str(tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True))
 
     return prepare, f"prep:lc+norm+tok|moses:{language}|sacremoses:{sacremoses.__version__}"
+
+
+def bleu_tokenizer(references: Sequence[str]) -> str:
+    """sacreBLEU's tokenizer for BLEU against these lines: "13a", its default, if there are spaces between words.
+
+    "13a" would treat each clause of other texts as one word: they get "zh" if they are Chinese, else "char", which need
+    no package. "ja-mecab", usual for Japanese, has to be requested. Text that is split into words has spaces.
+
+    >>> lines = ["犬が走っている。", "犬 が 走っ て いる 。", "一只狗在跑。", "สุนัขกำลังวิ่ง", "개가 달린다."]
+    >>> [bleu_tokenizer([line]) for line in lines]
+    ['char', '13a', 'zh', 'char', '13a']
+    """
+    text = "\n".join(references)
+    blank = f"(?<={RUN_ON})[ \u3000](?={RUN_ON})"
+    run_on, han, letters, blanks = (len(re.findall(what, text)) for what in (RUN_ON, f"[{HAN}]", r"[^\W\d_]", blank))
+    if 4 * run_on < letters or 6 * blanks > run_on or not run_on:
+        return "13a"
+    return "zh" if 20 * han > 19 * run_on else "char"
+
+
+def split_letters(measure: Measure, references: References) -> Measure:
+    """TER for references with such letters splits them and shows it in the signature; other measures stay."""
+    lines = (line for part in references for line in ([part] if isinstance(part, str) else part))
+    if measure.name != "TER" or not any(map(_WHOLE.search, lines)):
+        return measure
+    return replace(measure, prepare=apart, steps="letters:apart")
+
+
+def apart(line: str) -> str:
+    """A line with spaces around each of those letters.
+
+    >>> apart("ก2ข 犬が").split()
+    ['ก', '2', 'ข', '犬が']
+    """
+    return _WHOLE.sub(r" \1 ", line)

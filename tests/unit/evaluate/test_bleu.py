@@ -17,11 +17,10 @@ from sacrebleu.metrics.ter import TER
 
 from headwise.config.settings import SearchSettings
 from headwise.errors import UserError
-from headwise.evaluate.bleu import MULTI30K, bleu_signature, corpus_scores
+from headwise.evaluate.bleu import MULTI30K, bleu_signature, bleu_tokenizer, corpus_scores
 from headwise.evaluate.measure import Length, Score, scores_as_json
 from headwise.evaluate.report import evaluate_model
 from headwise.evaluate.significance import compare, comparison_as_json, paired_bootstrap
-from headwise.evaluate.spacing import bleu_tokenizer
 
 REFERENCES = [
     "The cat sat on the mat .",
