@@ -5,11 +5,15 @@ Bad guesses cost time, but never change the output.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from headwise.contract import Guess, SpecialIds
+from headwise.contract import Draft, Guess, SpecialIds
+from headwise.data.corpus import parse_corpora, read_pairs
+from headwise.decode.translator import clean_text
 
+Encode = Callable[[str], list[int]]
 LONGEST_MATCH = 3  # tokens of context to look up
 COMMON = 64  # tokens in more than 1/COMMON of a memory's sources are ignored for similarity
 
@@ -115,3 +119,16 @@ def continuation(text: Sequence[int], written: Sequence[int], count: int) -> Seq
             if list(text[end - size : end]) == tail:
                 return list(text[end : end + count])
     return []
+
+
+def draft_from(origin: str, source: Encode, target: Encode, small: Callable[[str], Draft]) -> Draft:
+    """The draft for `origin`: "input" (copies the source), a translation memory, or `small(origin)` for a model folder.
+
+    `source` and `target` encode texts of the memory with the tokenizer of the main model.
+    """
+    if origin == "input":
+        return CopyDraft()
+    if Path(origin).is_dir():
+        return small(origin)
+    pairs = read_pairs(parse_corpora([origin]))
+    return MemoryDraft((source(clean_text(src)), target(clean_text(tgt))) for src, tgt in pairs)

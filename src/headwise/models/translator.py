@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from headwise.checkpoint.compiled import described
 from headwise.config.settings import SearchSettings
 from headwise.contract import Draft, SearchEngine
-from headwise.decode.drafts import ModelDraft
+from headwise.decode.drafts import ModelDraft, draft_from
 from headwise.decode.engine import execute
 from headwise.decode.request import with_start
 from headwise.decode.translator import TextTranslator, Translation
@@ -23,7 +23,6 @@ from headwise.errors import UserError
 from headwise.evaluate.bleu import METRICS
 from headwise.evaluate.report import TranslationReport, evaluate_model
 from headwise.generation.chat import refuse_single
-from headwise.generation.drafts import draft_from
 from headwise.generation.output import Output, output_of
 from headwise.glossary.translation import with_glossary
 from headwise.importing import torch_needed
