@@ -19,10 +19,9 @@ import headwise
 from headwise.config.data import TranslationData
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import clean_text, one_line, split_text
-from headwise.export.web import page, wasm
-from headwise.export.web import walks as page_walks
-from headwise.export.web.page import export_page, read_asset
-from headwise.export.web.tokens import page_tokenizer
+from headwise.export.web import page as web_page
+from headwise.export.web import wasm
+from headwise.export.web.page import export_page, page_tokenizer, read_asset
 from headwise.models.load import translation_folder
 from headwise.report.document import script_text
 
@@ -61,7 +60,7 @@ def page_files(model_paths: dict[str, Path], tmp_path_factory: pytest.TempPathFa
     folder, binaries = tmp_path_factory.mktemp("web"), wasm.wasm_builds()
     with pytest.MonkeyPatch.context() as patch:
         for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
-            patch.setattr(page, "wasm_builds", lambda relaxed=relaxed: binaries | {"relaxed": relaxed})
+            patch.setattr(web_page, "wasm_builds", lambda relaxed=relaxed: binaries | {"relaxed": relaxed})
             export_page(translation_folder(model_paths["transformer"]), folder / f"{build}.html")
     return {build: folder / f"{build}.html" for build in binaries}
 
@@ -290,7 +289,7 @@ def test_a_link_can_have_a_text_and_look_inside(new_page: Callable[..., Any], pa
 def test_a_page_made_without_torch_cannot_be_looked_inside(
     new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_walks, "torch_installed", lambda: False)
+    monkeypatch.setattr(web_page, "torch_installed", lambda: False)
     export_page(translation_folder(model_paths["transformer"]), tmp_path / "page.html")
     page = new_page()
     page.goto((tmp_path / "page.html").as_uri() + "#text=A%20dog&walk=1")

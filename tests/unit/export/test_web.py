@@ -23,9 +23,7 @@ from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
 from headwise.export.web import page, wasm
 from headwise.export.web.memory import Image, structure_layout
-from headwise.export.web.page import export_page
-from headwise.export.web.tokens import page_tokenizer, unsupported_part
-from headwise.export.web.walks import outline
+from headwise.export.web.page import export_page, outline, page_tokenizer, unsupported_part
 from headwise.models.load import load, translation_folder
 from headwise.native import library as c
 from headwise.network.compiled import pack_network
