@@ -3,9 +3,11 @@
 The interactive page is `page/`, the heat map for a terminal `terminal.py`.
 """
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from math import ceil, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +18,12 @@ from jaxtyping import Float
 from headwise.errors import UserError
 from headwise.inspect.fonts import fonts_for, missing_font_warning
 from headwise.inspect.labels import continues, token_label, width_of
-from headwise.inspect.scale import light_scale
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
     import matplotlib.image
+
 
 INK, GREY, LINE = "#1b2530", "#5f6b77", "#d5dae0"
 
@@ -41,6 +43,7 @@ LETTER = 0.078  # mean width of a letter at 9 points, rounded up
 TITLE_LETTER = 0.100  # the same at 12 points
 SCALE_WIDTH = 2.0  # of the bar of colours
 SCALE_TEXT = "share of the attention; large: mean of the heads"
+STOP = re.compile(r"--scale-\d: light-dark\((#[0-9a-f]{6}), #[0-9a-f]{6}\);")
 
 
 @dataclass(frozen=True)
@@ -231,3 +234,13 @@ def figure_class() -> "type[matplotlib.figure.Figure]":
     except ImportError:
         raise UserError('the picture needs matplotlib: pip install "headwise[plots]"') from None
     return Figure
+
+
+def light_scale() -> tuple[str, ...]:
+    """The colours of weights on white, from 0 to 1, at equal distances.
+
+    >>> light_scale()[0]
+    '#f3f5f8'
+    """
+    sheet = resources.files("headwise.inspect.page").joinpath("assets", "scale.css")
+    return tuple(STOP.findall(sheet.read_text(encoding="utf-8")))

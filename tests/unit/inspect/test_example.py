@@ -8,7 +8,7 @@ from headwise.config.data import TranslationData
 from headwise.data.corpus import Corpus
 from headwise.data.prepared import prepare
 from headwise.data.tokenizer import Tokenizer
-from headwise.inspect.example import example_source
+from headwise.inspect.page.models import example_source
 
 
 @pytest.fixture

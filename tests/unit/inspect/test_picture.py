@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from headwise.inspect.fonts import Fonts
-from headwise.inspect.picture import save_attention
-from headwise.inspect.scale import light_scale
+from headwise.inspect.picture import light_scale, save_attention
 
 pytest.importorskip("matplotlib")
 from matplotlib.image import imread

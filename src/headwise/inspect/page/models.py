@@ -1,14 +1,27 @@
-"""What the explorer needs to know of a model before the first input: its views, its heads, and an example."""
+"""What the explorer needs to know of a model before the first input: its views, its heads, and an example.
 
+The example is a text that the model was validated on, if this machine still has it. Model folders are shared, so they
+contain no data. They contain the key of the prepared validation data, which finds them in the cache of the machine that
+trained the model.
+"""
+
+import re
+from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
+from headwise.data.cache import cache_folder
+from headwise.data.prepared import PreparedCorpus, is_complete, open_prepared
 from headwise.errors import UserError
-from headwise.inspect.example import example_source
 from headwise.inspect.heads import all_heads
 from headwise.inspect.page.contents import about
 from headwise.inspect.page.walks import figure_contents
 from headwise.inspect.recording import attentions
 from headwise.inspect.walk import figure_of
+
+SUITABLE = range(8, 25)  # tokens, end token included
+KEY = re.compile("[0-9a-f]{32}")  # of a prepared corpus, which is the name of its folder (`short_hash`)
+MOST_READ = 1000  # sentences to choose from
 
 
 def model_contents(model: Any) -> dict[str, Any]:
@@ -38,3 +51,25 @@ def _head_counts(network: Any) -> dict[str, list[int]]:
         layers += [0] * (head.layer + 1 - len(layers))
         layers[head.layer] += 1
     return counts
+
+
+def example_source(about: Mapping[str, Any]) -> str:
+    """A source that fits on a screen; "" if the data are not on this machine.
+
+    `about` is `Model.about`.
+    """
+    corpus = about.get("corpus")
+    key = corpus.get("valid_key") if isinstance(corpus, Mapping) else None
+    if not (isinstance(key, str) and KEY.fullmatch(key)):
+        return ""
+    folder = cache_folder(None) / key
+    return _suitable(open_prepared(folder)) if is_complete(folder) else ""
+
+
+def _suitable(prepared: PreparedCorpus) -> str:
+    """The first of a suitable length, or the one nearest to it."""
+    lengths = list(islice(prepared.src_lengths.tolist(), MOST_READ))
+    row = min(
+        range(len(lengths)), key=lambda row: max(SUITABLE.start - lengths[row], lengths[row] - SUITABLE.stop + 1, 0)
+    )
+    return " ".join(prepared.text(row)[0].split())
