@@ -34,8 +34,7 @@ from headwise.native.encoder import CompiledEncoder
 from headwise.native.linear import NUMBERS, Linear
 from headwise.native.network import ACTIVATIONS, NORMS, CompiledEnsemble, CompiledNetwork, Shape
 from headwise.native.reading import token_log_probs
-from headwise.native.search import Search
-from headwise.native.settings import EARLY_STOPPING
+from headwise.native.search import EARLY_STOPPING, Search
 from headwise.native.speech import CompiledSpeech
 from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.from_recipe import transformer_config

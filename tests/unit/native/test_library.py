@@ -19,7 +19,7 @@ from headwise.errors import UserError
 from headwise.native import library as c
 from headwise.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler, library_of
 from headwise.native.network import ACTIVATIONS
-from headwise.native.settings import EARLY_STOPPING
+from headwise.native.search import EARLY_STOPPING
 from headwise.network.inference import prepare_for_inference
 
 BEST = next((name for name in c.usable_builds() if name not in (UNTRIED, ANYWHERE)), "")

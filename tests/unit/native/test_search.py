@@ -20,8 +20,7 @@ from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
 from headwise.native.library import Ids, Options, library
 from headwise.native.network import CompiledEnsemble, CompiledNetwork
-from headwise.native.search import Search
-from headwise.native.settings import options_of
+from headwise.native.search import Search, options_of
 from headwise.network.inference import prepare_for_inference
 from headwise.network.transformer import Transformer
 

@@ -36,7 +36,7 @@ from headwise.inspect.record import WalkRecord, WalkStep
 from headwise.models.load import load
 from headwise.native import library as c
 from headwise.native.network import CompiledNetwork, head_columns
-from headwise.native.settings import options_of
+from headwise.native.search import options_of
 from headwise.report.document import asset, document, fill_template, script_text
 
 STYLES = ("paper.css", "scale.css", "columns.css", "walk.css")
