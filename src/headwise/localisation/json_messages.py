@@ -18,8 +18,7 @@ from headwise.localisation.json_kinds import MESSAGE_KEYS, kind_of, why_not_mess
 from headwise.localisation.markup import same_language
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.passages import Characters, Passages, TextPassage
-from headwise.localisation.plural_forms import plural_rule
-from headwise.localisation.plurals import CATEGORIES, missing_categories
+from headwise.localisation.plurals import CATEGORIES, missing_categories, plural_rule
 from headwise.localisation.unit import Code, Parts, Skipped, has_letters, join_parts, plain
 
 TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')

@@ -20,7 +20,7 @@ from headwise.localisation.encodings import decode_file
 from headwise.localisation.inline_boundaries import inline_markdown, inline_rst
 from headwise.localisation.not_translated import beginning_of
 from headwise.localisation.placeholder_grammars import GETTEXT_FLAGS
-from headwise.localisation.plural_forms import plural_rule
+from headwise.localisation.plurals import plural_rule
 from headwise.localisation.unit import Parts, Skipped, Unit, UnitState, plain
 
 CHARSET = re.compile(rb'"Content-Type:[^"]*?charset=([\w.:-]+)', re.IGNORECASE)

@@ -10,7 +10,7 @@ import polib
 import pytest
 
 from headwise.errors import UserError
-from headwise.localisation.plural_forms import RULES
+from headwise.localisation.plurals import RULES
 from headwise.localisation.po import read_po
 from headwise.localisation.unit import UnitState, plain
 
