@@ -17,8 +17,7 @@ from typing import Any
 import matplotlib
 import pytest
 
-from headwise.tutorial.checking import ALL
-from headwise.tutorial.sizes import VARIABLE
+from headwise.tutorial import ALL, VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 if not (ROOT / "docs" / "hooks").is_dir():

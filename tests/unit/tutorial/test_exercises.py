@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from headwise.errors import UserError
-from headwise.tutorial import check, settings, show_source, solution
-from headwise.tutorial.checking import ALL
-from headwise.tutorial.sizes import VARIABLE
+from headwise.tutorial import ALL, VARIABLE, check, settings, show_source, solution
 
 
 @pytest.mark.parametrize("number", ALL)
@@ -60,5 +58,5 @@ def test_unknown_sizes_and_one_sided_settings_are_errors(monkeypatch: pytest.Mon
 
 def test_source_is_shown_as_code() -> None:
     shown = show_source(show_source)
-    assert shown._repr_markdown_().startswith("```python\n# headwise/tutorial/source_code.py, line ")
+    assert shown._repr_markdown_().startswith("```python\n# headwise/tutorial/__init__.py, line ")
     assert "def show_source(code" in repr(shown)
