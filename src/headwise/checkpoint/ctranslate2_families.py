@@ -22,8 +22,7 @@ from headwise.checkpoint.ctranslate2_file import (
     read_ctranslate2_file,
     read_ctranslate2_settings,
 )
-from headwise.checkpoint.ctranslate2_folder import ACTIVATIONS, NO_EFFECT, OFF
-from headwise.checkpoint.ctranslate2_names import EPS
+from headwise.checkpoint.ctranslate2_folder import ACTIVATIONS, EPS, NO_EFFECT, OFF
 from headwise.checkpoint.layout import CONFIG, read_json
 from headwise.errors import UserError
 

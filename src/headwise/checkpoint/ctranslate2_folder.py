@@ -1,8 +1,9 @@
 """Read translation models of CTranslate2: encoder-decoders that its converters made from Marian, opus-mt, OpenNMT, Eole
 or fairseq.
 
-The network is read from `model.bin` alone: settings from the variables, positions from their table. Settings that our
-networks do not have are errors. Not here: the format of the file (`ctranslate2_file`), Whisper, encoders, decoders.
+Names of tensors and activations serve reading and export. The network is read from `model.bin` alone: settings from the
+variables, positions from their table. Settings that our networks do not have are errors. Not here: the format of the
+file (`ctranslate2_file`), Whisper, encoders, decoders.
 """
 
 import re
@@ -23,7 +24,6 @@ from headwise.checkpoint.ctranslate2_file import (
     read_ctranslate2_file,
     read_ctranslate2_settings,
 )
-from headwise.checkpoint.ctranslate2_names import EPS, NORM, ctranslate2_names, stacks_of
 from headwise.checkpoint.ctranslate2_tokenizer import ForeignTokenizer, foreign_tokenizer, vocabularies_in
 from headwise.errors import UserError
 from headwise.families.table import entries
@@ -31,6 +31,37 @@ from headwise.network.build import build_empty
 from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.positions import halved_sinusoids, sinusoids, tensor2tensor_sinusoids
 
+LINEAR = {  # of a layer: CTranslate2's name, and ours to concatenate
+    "self_attention.linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "self_attention.linear_1": ("self_attn.o_proj",),
+    "self_attention.layer_norm": ("self_attn_sublayer.norm",),
+    "attention.linear_0": ("cross_attn.q_proj",),
+    "attention.linear_1": ("cross_attn.k_proj", "cross_attn.v_proj"),
+    "attention.linear_2": ("cross_attn.o_proj",),
+    "attention.layer_norm": ("cross_attn_sublayer.norm",),
+    "ffn.linear_1": ("ffn.down_proj",),
+    "ffn.layer_norm": ("ffn_sublayer.norm",),
+}
+PLAIN = {"ffn.linear_0": ("ffn.up_proj",)}
+GATED = {"ffn.linear_0": ("ffn.gate_proj",), "ffn.linear_0_noact": ("ffn.up_proj",)}
+NAMES = {  # in the notation of `families.table`; positions are computed
+    "encoder.embeddings_0": "src_embeddings.tokens",
+    "decoder.embeddings": "tgt_embeddings.tokens",
+    "encoder.layernorm_embedding": "src_embeddings.norm",
+    "decoder.layernorm_embedding": "tgt_embeddings.norm",
+    "encoder.layer_norm": "encoder.norm",  # where layers normalise first
+    "decoder.layer_norm": "decoder.norm",
+    "decoder.projection": "head.output",
+}
+NORM = {"weight": "gamma", "bias": "beta"}
+ACTIVATION_NAMES = {
+    "relu": "RELU",
+    "gelu": "GELU",
+    "gelu_tanh": "GELUTanh",
+    "quick_gelu": "GELUSigmoid",
+    "silu": "SWISH",
+}
+EPS = {"layer": 1e-5, "rms": 1e-6}  # default epsilon of its norms
 ACTIVATIONS = ("relu", "gelu_tanh", "silu", "gelu", "quick_gelu")  # by number
 SINUSOIDS: dict[str, Callable[[int, int], Float[Tensor, "length d_model"]]] = {
     "sinusoidal_interleaved": sinusoids,
@@ -46,6 +77,22 @@ RELATIVE_BIAS, RELATIVE_DISTANCE = "relative_attention_bias", "relative_attentio
 OF_SELF_ATTENTION = ("rotary_dim", "rotary_base", RELATIVE_DISTANCE)  # settings of each layer
 OF_ATTENTION = (*OF_SELF_ATTENTION, "num_heads_kv", "head_dim", "queries_scale")
 NEVER_BIAS = -1e4  # on the logit of a token that is never generated
+
+
+def stacks_of(config: NetworkConfig) -> dict[str, StackConfig]:
+    """Encoder and decoder by name."""
+    assert config.encoder and config.decoder
+    return {"encoder": config.encoder, "decoder": config.decoder}
+
+
+def ctranslate2_names(config: NetworkConfig) -> dict[str, str]:
+    """Tensor names of CTranslate2 and ours, for this network."""
+    layers = {
+        f"{side}.layer_{{i}}.{theirs}": "|".join(f"{side}.layers.{{i}}.{name}" for name in ours)
+        for side, stack in stacks_of(config).items()
+        for theirs, ours in (LINEAR | (GATED if stack.gated else PLAIN)).items()
+    }
+    return {**NAMES, **layers}
 
 
 @dataclass(frozen=True)

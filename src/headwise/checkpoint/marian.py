@@ -2,6 +2,10 @@
 
 The settings are inside the file, as `special:model.yml`. Variables get the names of CTranslate2, so that there is one
 way from there to our network. Not here: Marian's models in the Hugging Face layout (`families.marian`).
+
+Marian writes its settings and vocabularies in YAML that has nothing nested in it but lists. Everything is text, as
+Marian reads tokens: `no`, `null` and `1` are three words. U+0085 and U+2028 end lines in YAML 1.1, which PyYAML writes,
+but not in YAML 1.2, which Marian writes; a file is read as the one that it fits.
 """
 
 import math
@@ -21,7 +25,6 @@ from headwise.checkpoint.ctranslate2_file import CTranslate2File
 from headwise.checkpoint.ctranslate2_folder import ACTIVATIONS, MARIAN, ForeignModel, translation_model
 from headwise.checkpoint.sentencepiece_file import sentencepiece_model
 from headwise.checkpoint.vocabulary import is_text
-from headwise.checkpoint.yaml_entries import yaml_entries
 from headwise.errors import UserError
 from headwise.network.positions import halved_sinusoids
 
@@ -46,6 +49,12 @@ REQUIRED = {  # settings, each with the values that are supported; others are no
     "lemma-dim-emb": ("0",),
 }
 VOCABULARIES = (".yml", ".yaml", ".spm")
+BREAKS = "\u0085\u2028\u2029"
+# These and others that YAML 1.1 forbids are exchanged for characters that no text has.
+STRANGE = [*BREAKS, "\ufeff", "\ufffe", "\uffff", *map(chr, (*range(9), 11, 12, *range(14, 32), *range(127, 160)))]
+HIDDEN = {ord(one): chr(0xF0000 + i) for i, one in enumerate(dict.fromkeys(STRANGE))}
+SHOWN = {ord(hidden): chr(one) for one, hidden in HIDDEN.items()}
+YamlEntry = tuple[str, str | list[str], int]  # key, value, line from 1
 
 
 def marian_file(path: Path) -> Path | None:
@@ -279,3 +288,54 @@ def _tokens(path: Path) -> list[str]:
 def _pieces(path: Path) -> list[str]:
     model = sentencepiece_model(path)
     return [model.id_to_piece(i) for i in range(model.get_piece_size())]
+
+
+def yaml_entries(path: Path, text: str) -> list[YamlEntry]:
+    """The entries of the object in a file, in order, also of keys that are repeated.
+
+    Raises:
+        UserError: the text is no YAML, or no such object; PyYAML is not installed.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise UserError(f'{path}: .yml files need PyYAML: pip install "headwise[files]"') from None
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    hidden = text.translate(HIDDEN)
+    if any(one in text for one in BREAKS):
+        try:
+            shown = {ord(HIDDEN[ord(one)]): one for one in BREAKS}
+            return [*_entries(path, yaml.parse(hidden.translate(shown), loader))]
+        except (yaml.YAMLError, UserError):
+            pass  # they end no line
+    try:
+        return [*_entries(path, yaml.parse(hidden, loader))]
+    except yaml.YAMLError as error:
+        mark: Any = getattr(error, "problem_mark", None)
+        where = f"{path}: line {mark.line + 1}" if mark else str(path)
+        what = getattr(error, "problem", None) or "a character that YAML forbids"
+        raise UserError(f"{where}: invalid YAML ({what}); the file is damaged") from None
+
+
+def _entries(path: Path, events: Iterator[Any]) -> Iterator[YamlEntry]:
+    inside, key, values = "", None, None
+    for event in events:
+        kind, line = type(event).__name__.removesuffix("Event"), event.start_mark.line + 1
+        if kind == "Scalar" and inside:
+            word = event.value.translate(SHOWN)
+            if values is not None:
+                values.append(word)
+            elif key is None:
+                key = word
+            else:
+                yield key, word, line
+                key = None
+        elif kind == "MappingStart" and not inside:
+            inside = "object"
+        elif kind == "SequenceStart" and key is not None and values is None:
+            values = []
+        elif kind == "SequenceEnd" and values is not None and key is not None:
+            yield key, values, line
+            key, values = None, None
+        elif kind not in ("StreamStart", "StreamEnd", "DocumentStart", "DocumentEnd", "MappingEnd"):
+            raise UserError(f"{path}: line {line}: must be keys with a value each; the file is damaged")

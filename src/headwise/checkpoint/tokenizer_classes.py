@@ -3,7 +3,7 @@
 A class says how a text is simplified and split before its pieces are found, which special tokens there are, and which
 of them stand around a text. The pieces are those of its own file (SentencePiece, merges, WordPieces) or of
 tokenizer.json, whose other steps do not count then: the settings in tokenizer_config.json do. Checked against
-transformers 5.23.
+transformers 5.23. The class of a folder is found as its `AutoTokenizer` finds it.
 
 Not here: Marian and M2M-100, which use SentencePiece itself (`vocabulary`); codes of languages around a text
 (`generation.languages`).
@@ -29,8 +29,44 @@ from headwise.checkpoint.special_tokens import (
     declared_tokens,
     like,
 )
-from headwise.checkpoint.tokenizer_names import class_of
 
+REGISTERED = {  # the classes of families, where no file names one; None: tokenizer.json as it is
+    "albert": "AlbertTokenizer",
+    "bart": "RobertaTokenizer",
+    "bert": "BertTokenizer",
+    "camembert": "CamembertTokenizer",
+    "deberta-v2": "DebertaV2Tokenizer",
+    "distilbert": "BertTokenizer",
+    "electra": "BertTokenizer",
+    "gemma": "GemmaTokenizer",
+    "gemma2": "GemmaTokenizer",
+    "gemma3_text": "GemmaTokenizer",
+    "gpt2": "GPT2Tokenizer",
+    "gpt_neox": "GPTNeoXTokenizer",
+    "m2m_100": "M2M100Tokenizer",
+    "marian": "MarianTokenizer",
+    "mbart": "MBartTokenizer",
+    "mistral": None,
+    "modernbert": None,
+    "mpnet": "MPNetTokenizer",
+    "mt5": "T5Tokenizer",
+    "pegasus": "PegasusTokenizer",
+    "qwen2": "Qwen2Tokenizer",
+    "qwen3": "Qwen2Tokenizer",
+    "roberta": "RobertaTokenizer",
+    "t5": "T5Tokenizer",
+    "t5gemma": "GemmaTokenizer",
+    "whisper": "WhisperTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+    "xlnet": "XLNetTokenizer",
+}
+UNTRUSTED = ("mistral", "modernbert", "qwen2")  # families whose published files name wrong classes
+OTHER_NAMES = {
+    "BartTokenizer": "RobertaTokenizer",
+    "DistilBertTokenizer": "BertTokenizer",
+    "ElectraTokenizer": "BertTokenizer",
+    "MT5Tokenizer": "T5Tokenizer",
+}
 UNDERLINE = "\u2581"  # of SentencePiece, for a blank
 MBART_CODES = (  # of languages, in the order of their ids
     "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX "
@@ -48,6 +84,20 @@ Settings = Mapping[str, Any]  # of tokenizer_config.json
 ScoredPieces = list[tuple[str, float]]  # with their scores, by id
 ScoredPiecesOf = Callable[[SentencePieceFile, Settings, Mapping[str, str]], ScoredPieces]
 Named = Mapping[str, AddedToken | None]  # special tokens
+
+
+def class_of(settings: Mapping[str, Any], hf_config: Mapping[str, Any]) -> str:
+    """The name of a folder's class of tokenizers; "" if no file names one, and its family has none.
+
+    That of tokenizer_config.json, else that of config.json, else that of the family.
+    """
+    family = str(hf_config.get("model_type") or "")
+    named = str(settings.get("tokenizer_class") or hf_config.get("tokenizer_class") or "").removesuffix("Fast")
+    named = OTHER_NAMES.get(named, named)
+    registered = REGISTERED.get(family)
+    if not named or (family in UNTRUSTED and registered != named):
+        return registered or ""
+    return "" if family in REGISTERED and registered is None and named != "LlamaTokenizer" else named
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from headwise.checkpoint.model_card import headwise_command, next_steps
 from headwise.demo.corpus import SPECIAL_TOKENS, DemoCorpus, Pair, generate_corpus, write_demo_corpus
 from headwise.inspect.picture import save_attention
 from headwise.models.kinds import AnyModel
 from headwise.models.load import load
-from headwise.tasks.next_steps import headwise_command, next_steps
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
 from headwise.training.checkpoint import CHECKPOINTS

@@ -3,7 +3,7 @@
 It represents our Transformers, trained here or pretrained: post- or pre-norm, any position table, rotary positions or
 T5's relative positions, gated or plain feed-forward layers, grouped heads; not layers with different head counts or
 sizes. A table of
-`checkpoint.ctranslate2_names` maps its tensor names to ours. Its length penalty has another formula than ours.
+`checkpoint.ctranslate2_folder` maps its tensor names to ours. Its length penalty has another formula than ours.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.checkpoint.ctranslate2_names import ACTIVATIONS, EPS, NORM, ctranslate2_names, stacks_of
+from headwise.checkpoint.ctranslate2_folder import ACTIVATION_NAMES, EPS, NORM, ctranslate2_names, stacks_of
 from headwise.checkpoint.tensors import file_tensor
 from headwise.errors import UserError
 from headwise.export.exported import (
@@ -63,7 +63,7 @@ print(tokenizer.decode(tokenizer.convert_tokens_to_ids(found), skip_special_toke
 """
 
 SUPPORTED = {  # settings of a stack with the supported values
-    "activation": tuple(ACTIVATIONS),
+    "activation": tuple(ACTIVATION_NAMES),
     "gated": (False, True),
     "ffn_bias": (True, False),
     "attention_bias": ("qkvo", ""),
@@ -175,7 +175,7 @@ def empty_spec(config: NetworkConfig) -> Any:
             stack.n_layers,
             stack.n_heads,
             pre_norm=stack.norm_position == "pre",
-            activation=common_spec.Activation[ACTIVATIONS[stack.activation]],
+            activation=common_spec.Activation[ACTIVATION_NAMES[stack.activation]],
             layernorm_embedding=stack.embedding_norm,
             ffn_glu=stack.gated,
             rms_norm=stack.norm == "rms",

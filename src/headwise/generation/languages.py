@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.checkpoint.special_tokens import tokenizer_values
-from headwise.checkpoint.tokenizer_names import class_of
+from headwise.checkpoint.tokenizer_classes import class_of
 from headwise.checkpoint.vocabulary import Vocabulary, marks_around
 from headwise.contract import SpecialIds
 from headwise.errors import UserError

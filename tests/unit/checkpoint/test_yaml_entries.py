@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.checkpoint.yaml_entries import STRANGE, yaml_entries
+from headwise.checkpoint.marian import STRANGE, yaml_entries
 from headwise.errors import UserError
 
 yaml = pytest.importorskip("yaml")

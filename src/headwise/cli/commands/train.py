@@ -6,6 +6,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+from headwise.checkpoint.model_card import next_steps
 from headwise.cli.options import (
     device_option,
     document_languages,
@@ -17,7 +18,6 @@ from headwise.cli.options import (
 )
 from headwise.config.settings import recipe_names
 from headwise.config.tasks import TASKS
-from headwise.tasks.next_steps import next_steps
 from headwise.tasks.run import TrainRequest
 from headwise.tasks.train import train_model
 from headwise.training.logs import training_history

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headwise.checkpoint.model_card import USAGE
+from headwise.checkpoint.model_card import USAGE, card_commands, next_steps
 from headwise.cli import parse
-from headwise.tasks.next_steps import card_commands, next_steps
 
 CARD = """# A model
 
