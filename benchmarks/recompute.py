@@ -21,8 +21,8 @@ def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
     from headwise.config.training import TrainConfig
     from headwise.data.batch import collate
     from headwise.training.allocator import keep_freed_memory
-    from headwise.training.recompute import recompute_layers
     from headwise.training.step import translation_objective
+    from headwise.training.trainer import recompute_layers
 
     keep_freed_memory()
     model = build_model(TransformerConfig(vocab_size=1000)).train()

@@ -34,7 +34,7 @@ from headwise.config.settings import load_recipe
 from headwise.data.batch import collate
 from headwise.network.parameters import count_parameters
 from headwise.training.loss import CHUNK_ROWS
-from headwise.training.recompute import recompute_layers
+from headwise.training.trainer import recompute_layers
 
 NEAR = "NVLink 4"  # between the devices of a machine
 LINKS = {NEAR: 450e9, "InfiniBand NDR": 50e9, "10 Gb Ethernet": 1.25e9}  # bytes a second, each way, as advertised

@@ -27,7 +27,7 @@ from headwise.config.settings import RunConfig
 from headwise.device import usable_cores
 from headwise.errors import UserError
 from headwise.tasks.job import Job, TrainRequest
-from headwise.tasks.out_folder import check_out, mark_started
+from headwise.tasks.resuming import check_out, mark_started
 from headwise.tasks.run import checked_job, make_trainer, run_job
 from headwise.training.lock import locked
 from headwise.training.parallel import ParallelTrainer

@@ -1,4 +1,7 @@
-"""What a resumed run may change: some settings, and more training files.
+"""Checks of the output folder, and changes that a resumed run may make: some settings, and more training files.
+
+A run never replaces a model, a log or a tokenizer of another run. A folder has a run that can be resumed if it has
+checkpoints or the `STARTED` marker (see `training.checkpoint`). A model without either cannot be resumed.
 
 Every change is reported, and recorded in config.json and in the model card. Not recorded are changes before the first
 checkpoint, because the run starts again.
@@ -10,15 +13,26 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from headwise.checkpoint.layout import ADAPTER
 from headwise.checkpoint.model_card import DECODING, with_row
-from headwise.checkpoint.trained import CONFIG, read_run, write_decoding
+from headwise.checkpoint.trained import CARD, CONFIG, GENERATION, RUN, TOKENIZER, read_run, write_decoding
 from headwise.config.settings import RunConfig, flatten
 from headwise.config.tasks import tasks_with
 from headwise.data.split import parse_validation_size
-from headwise.errors import UserError
+from headwise.errors import UserError, writing
 from headwise.tasks.job import MakeJob, TrainRequest, base_names, notify
-from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths, saved_step
+from headwise.training.checkpoint import (
+    CHECKPOINTS,
+    STARTED,
+    checkpoint_paths,
+    newest_undamaged,
+    saved_step,
+    verify_checkpoint,
+)
+from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG
 
+WEIGHT_FILES = "*.safetensors"
+WRITTEN = (CONFIG, ADAPTER, WEIGHT_FILES, RUN, TOKENIZER, GENERATION, TRAINING_LOG, VALIDATION_LOG, CARD)  # patterns
 ADDABLE = ("translate", "denoise", *tasks_with("running"))  # their networks do not depend on the training files
 PLANNED_ANEW = "this epoch is planned anew, so it repeats some examples and omits others"
 FLAGS = {"train.seed": "--seed", "model.task": "--task"}  # settings that have an option
@@ -53,6 +67,37 @@ MAY_CHANGE = {
     "train.tokens_per_batch": "",
     SHARDS: "the shards of the stream have changed; another number of them begins the next epoch",
 }
+
+
+def check_out(folder: Path, resume: bool) -> None:
+    """Check that a run may write to `folder`.
+
+    Raises:
+        UserError: the run would replace other files; the folder has a run, and `resume` is False; or all its
+            checkpoints are damaged.
+    """
+    checkpoints = folder / CHECKPOINTS
+    found = [path.name for pattern in WRITTEN for path in sorted(folder.glob(pattern))]
+    whole = newest_undamaged(checkpoints, verify_checkpoint, warn=lambda message: None)
+    if whole and CONFIG not in found:
+        raise UserError(f"--out {folder}: has checkpoints but no {CONFIG}; restore it or name another folder")
+    if whole or (checkpoints / STARTED).exists():
+        if not resume:
+            raise UserError(f"--out {folder}: already holds a run; add --resume to resume it or name another folder")
+    elif any(folder.glob(WEIGHT_FILES)):
+        why = "without checkpoints, so it cannot be resumed" if resume else "already"
+        raise UserError(f"--out {folder}: holds a model {why}; name another folder, or move the model away first")
+    elif found:
+        raise UserError(f"--out {folder}: already has {found[0]}, which a run would replace; name another folder")
+
+
+def mark_started(folder: Path) -> None:
+    """Add the marker of a run without checkpoints, which can be restarted; no effect if there are checkpoints."""
+    marker = folder / CHECKPOINTS / STARTED
+    if not checkpoint_paths(marker.parent):
+        with writing(marker):
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
 
 
 def with_all_batches(

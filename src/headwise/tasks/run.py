@@ -1,7 +1,8 @@
-"""The configuration, the job and the trainer of a run; shared by all tasks."""
+"""The configuration, the job, the trainer and the baselines of a run; shared by all tasks."""
 
+import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,18 @@ from headwise.data.split import parse_validation_size
 from headwise.data.stream import ALL_BATCHES, BatchShare
 from headwise.device import choose_device
 from headwise.errors import UserError
+from headwise.evaluate.baselines import Baseline
 from headwise.network.parameters import count_parameters, parameters_of
 from headwise.tasks.adapters import with_adapters
-from headwise.tasks.baselines import baselines_of, baselines_text
 from headwise.tasks.initial_model import config_from_model, recipe_name, with_added_tokens
 from headwise.tasks.job import Job, MakeJob, TrainRequest, notify
 from headwise.tasks.resuming import added_after, added_files, check_add, check_resumed, with_all_batches
 from headwise.tasks.streamed_text import check_stream
 from headwise.tasks.table import JOBS, fine_tuning_of
-from headwise.training.progress import Progress
-from headwise.training.trainer import Trainer
+from headwise.training.trainer import Progress, Trainer
 from headwise.version import __version__
+
+GUESSES = {"forecast": "the last value"}  # others: the uniform distribution, or the most frequent class
 
 
 def checked_job(
@@ -205,3 +207,28 @@ def _kept(progress: Progress, folder: Path) -> str:
 def _shown(figures: Mapping[str, float]) -> str:
     listed = ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
     return f" ({listed})" if listed else ""
+
+
+def baselines_of(job: Job) -> list[dict[str, Any]]:
+    """The entry "baselines" of config.json: name and metrics of guessing and of the job's `simple_baseline`, if any.
+
+    Only in the first process, which writes the entry.
+    """
+    if os.environ.get("RANK", "0") != "0":
+        return []
+    simple = getattr(job, "simple_baseline", lambda: None)()
+    guess = Baseline(GUESSES.get(job.config.model.task, "guessing"), {**job.baseline})
+    return [one.as_json() for one in (guess, simple) if one and (one.figures or one.missing)]
+
+
+def baselines_text(baselines: Sequence[dict[str, Any]]) -> str:
+    """One line for the terminal.
+
+    >>> baselines_text([{"name": "guessing", "figures": {"loss": 1.25, "accuracy": 0.5}}])
+    'to compare with: guessing: loss 1.25, accuracy 0.5'
+    """
+    parts = []
+    for one in baselines:
+        figures = ", ".join(f"{name} {figure:.4g}" for name, figure in one.get("figures", {}).items())
+        parts.append(f"{one['name']}: {figures or one['missing']}")
+    return f"to compare with: {'; '.join(parts)}" if parts else ""

@@ -19,9 +19,9 @@ from headwise.localisation import is_memory
 from headwise.models.kinds import AnyModel
 from headwise.models.load import load
 from headwise.tasks.job import TrainRequest
-from headwise.tasks.out_folder import check_out, mark_started
 from headwise.tasks.parallel_text import with_memories
 from headwise.tasks.ranks import train_in_processes
+from headwise.tasks.resuming import check_out, mark_started
 from headwise.tasks.run import checked_job, make_trainer, run_config, run_job
 from headwise.training.allocator import keep_freed_memory
 from headwise.training.callbacks import Callback

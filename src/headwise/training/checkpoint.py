@@ -10,7 +10,7 @@ after the update in which all its files are complete, so a checkpoint with a nam
 not match, a file was damaged later, and the checkpoint before it is used.
 
 A run writes an empty marker, `started`, before anything else and removes it with its first checkpoint. So a model
-without checkpoints and without the marker is finished, and no run may replace it (`tasks.out_folder`).
+without checkpoints and without the marker is finished, and no run may replace it (`tasks.resuming`).
 """
 
 import hashlib

@@ -7,7 +7,7 @@ import torch
 from saving import save_checkpoint
 
 from headwise.errors import UserError
-from headwise.tasks.out_folder import WEIGHTS, WRITTEN, check_out, mark_started
+from headwise.tasks.resuming import WEIGHTS, WRITTEN, check_out, mark_started
 from headwise.training.checkpoint import CHECKPOINTS, STARTED, Checkpoint, remove_old
 
 

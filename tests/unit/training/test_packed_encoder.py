@@ -15,7 +15,7 @@ from headwise.network.extra_dropout import DropoutRates, add_dropout
 from headwise.network.masks import PackedRows
 from headwise.network.transformer import EncoderOnly
 from headwise.training.packed import attend_by_library, attention_for_encoder, forward_of, packed_hidden, states_of
-from headwise.training.recompute import recompute_layers
+from headwise.training.trainer import recompute_layers
 
 pytestmark = pytest.mark.skipif(training_library() is None, reason="without the compiled library nothing is packed")
 IDS = torch.tensor([[2, 7, 8, 9, 3, 0], [2, 7, 3, 0, 0, 0], [2, 5, 6, 7, 8, 3]])

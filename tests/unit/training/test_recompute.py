@@ -14,7 +14,7 @@ from headwise.config.model import TransformerConfig
 from headwise.native.library import training_library
 from headwise.network.masks import PackedRows
 from headwise.training.packed import attention_for, packed_states
-from headwise.training.recompute import recompute_layers
+from headwise.training.trainer import recompute_layers
 
 SHAPE = TransformerConfig(
     vocab_size=11, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=3, n_decoder_layers=3, dropout=0.3
