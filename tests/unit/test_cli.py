@@ -20,8 +20,8 @@ import pytest
 import headwise
 from headwise import cli
 from headwise.cli.commands.translate import format_translation
-from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import lines_of, output
+from headwise.cli.options import decode_overrides
 from headwise.config.settings import SETTINGS, SearchSettings
 from headwise.decode.translator import Translation
 from headwise.errors import UserError

@@ -8,9 +8,9 @@ from functools import cache
 from itertools import tee
 from typing import Any
 
-from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
 from headwise.cli.loading import translating_model
+from headwise.cli.options import decode_overrides
 from headwise.decode.translator import Translation
 from headwise.errors import UserError
 from headwise.localisation import is_document

@@ -1,14 +1,16 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the check of search settings that a model would ignore."""
 
 import argparse
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from headwise.cli.rules import FlagRule, in_file, out_file
 from headwise.config.setting import Setting
 from headwise.config.settings import SETTINGS, SearchSettings
 from headwise.config.tasks import TASKS
+from headwise.errors import UserError
 
 TRAINED_HERE = "folder written by `headwise train`"
 PRETRAINED = "model: a Hugging Face folder, hf:OWNER/NAME, or a folder written by `headwise import`"
@@ -260,3 +262,29 @@ def flag_of(name: str) -> str:
     '--beam-size'
     """
     return "--" + name.replace("_", "-")
+
+
+def decode_overrides(options: argparse.Namespace, usual: SearchSettings | None = None) -> dict[str, Any]:
+    """The given `decode_options`; `UserError` for one that a model with the settings `usual` would ignore."""
+    settings = {name: getattr(options, name, None) for name in DECODING}
+    given = {name: value for name, value in settings.items() if value is not None}
+    if usual is not None:
+        refuse_unread(given, usual)
+    if getattr(options, "glossary", "") or getattr(options, "keep", ""):
+        given["glossary"] = options.modules["glossary"].requested_glossary(options)
+    return given
+
+
+def refuse_unread(given: Mapping[str, Any], usual: Any) -> None:
+    """`UserError` for a setting that the kind of search ignores.
+
+    Args:
+        given: settings of the command line by name.
+        usual: the model's own settings.
+    """
+    sample = given.get("sample", usual.sample)
+    stray = [name for name in SAMPLING if name in given and not sample]
+    if stray:
+        raise UserError(f"{flag_of(stray[0])} is for sampling: add --sample, or leave it out")
+    if sample and given.get("beam_size", 1) > 1:
+        raise UserError("--beam-size does not go with --sample, which uses no beam; --n-best samples several outputs")

@@ -1,7 +1,7 @@
 """Refuse options that have no effect beside others, and files that would be overwritten, before a command starts.
 
 An ignored option is worse than a refused one. A command's `RULES` hold what the command line alone shows. Not here:
-rules that depend on a model's settings (`decoding.refuse_unread`), and the range of single values (`options.whole`, and
+rules that depend on a model's settings (`options.refuse_unread`), and the range of single values (`options.whole`, and
 the library's own checks).
 """
 

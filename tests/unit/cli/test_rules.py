@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwise import cli
-from headwise.cli.decoding import refuse_unread
+from headwise.cli.options import refuse_unread
 from headwise.cli.rules import in_file, in_flags, out_file
 from headwise.errors import UserError
 

@@ -7,10 +7,9 @@ from collections import Counter
 from itertools import chain
 
 from headwise.cli.corpus_files import corpus_output_option, line_translator, pair_format, write_corpus
-from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import lines_of
 from headwise.cli.loading import model_or_ensemble
-from headwise.cli.options import TRANSLATION_MODEL, decode_options, ensemble_options, files_option
+from headwise.cli.options import TRANSLATION_MODEL, decode_options, decode_overrides, ensemble_options, files_option
 from headwise.corpora.backtranslation import back_translate
 
 COMMON = (

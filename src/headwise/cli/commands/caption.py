@@ -4,7 +4,6 @@ import argparse
 import json
 from dataclasses import asdict
 
-from headwise.cli.decoding import refuse_unread
 from headwise.cli.generation import (
     format_output,
     generation_options,
@@ -13,7 +12,7 @@ from headwise.cli.generation import (
     search_settings,
 )
 from headwise.cli.loading import model_with
-from headwise.cli.options import format_option
+from headwise.cli.options import format_option, refuse_unread
 from headwise.cli.rules import in_file
 
 COMMON = ("--beam-size", "--max-new-tokens", "--n-best", "--sample", "--seed", "--format", "--compute", "--device")

@@ -3,9 +3,8 @@
 import argparse
 
 from headwise.cli.corpus_files import corpus_output_option, line_translator, pair_format, write_corpus
-from headwise.cli.decoding import decode_overrides
 from headwise.cli.loading import model_or_ensemble
-from headwise.cli.options import corpus_option, decode_options, ensemble_options
+from headwise.cli.options import corpus_option, decode_options, decode_overrides, ensemble_options
 from headwise.cli.rules import FlagRule
 from headwise.corpora.distill import distill
 from headwise.data.corpus import parse_corpora, read_pairs

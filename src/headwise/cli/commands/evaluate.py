@@ -12,7 +12,6 @@ from headwise.checkpoint.layout import is_family
 from headwise.checkpoint.model_card import DECODING as DECODING_ROW
 from headwise.checkpoint.model_card import with_row
 from headwise.checkpoint.trained import write_decoding, write_length_penalty
-from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
 from headwise.cli.loading import model_of, model_or_ensemble, translator_of
 from headwise.cli.options import (
@@ -22,6 +21,7 @@ from headwise.cli.options import (
     SAMPLING,
     TERMS,
     decode_options,
+    decode_overrides,
     document_languages,
     ensemble_option,
     files_option,

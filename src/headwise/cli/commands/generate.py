@@ -4,7 +4,6 @@ import argparse
 import sys
 from typing import Any
 
-from headwise.cli.decoding import refuse_unread
 from headwise.cli.generation import (
     format_output,
     generation_options,
@@ -13,7 +12,7 @@ from headwise.cli.generation import (
     search_settings,
 )
 from headwise.cli.loading import model_with
-from headwise.cli.options import flag_of, format_option, language_options
+from headwise.cli.options import flag_of, format_option, language_options, refuse_unread
 from headwise.config.settings import INTEGERS
 from headwise.errors import UserError
 

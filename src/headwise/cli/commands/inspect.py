@@ -11,7 +11,6 @@ from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
 
-from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
 from headwise.cli.generation import GENERATION
 from headwise.cli.loading import model_of
@@ -19,6 +18,7 @@ from headwise.cli.options import (
     ANY_MODEL,
     DECODING,
     decode_options,
+    decode_overrides,
     language_options,
     model_option,
     old_name,

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import output
 from headwise.cli.options import (
     DECODING,
     decode_options,
+    decode_overrides,
     device_option,
     document_languages,
     format_option,

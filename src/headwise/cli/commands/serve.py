@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Mapping
 from functools import partial
 
-from headwise.cli.decoding import decode_overrides
 from headwise.cli.options import (
     TRANSLATION_MODEL,
     decode_options,
+    decode_overrides,
     device_option,
     direction,
     file_option,

@@ -11,7 +11,6 @@ from functools import partial
 from itertools import islice, tee
 from typing import Any
 
-from headwise.cli.decoding import decode_overrides
 from headwise.cli.files import arrives, arriving, lines_of, not_too_long, output, with_progress_bar
 from headwise.cli.loading import translating_model
 from headwise.cli.options import (
@@ -19,6 +18,7 @@ from headwise.cli.options import (
     ONE_PROCESS,
     TERMS,
     decode_options,
+    decode_overrides,
     document_languages,
     ensemble_options,
     file_option,
