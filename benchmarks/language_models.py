@@ -32,7 +32,7 @@ from headwise.checkpoint.layout import read_json
 from headwise.checkpoint.pretrained_folder import read_pretrained_folder
 from headwise.contract import SearchOptions
 from headwise.decode.request import Bounds
-from headwise.generation.library_text import LibraryText
+from headwise.models.language_model import LibraryText
 
 Result = tuple[float, float, list[int]]  # seconds until the first token, and of the others; the tokens
 Continue = Callable[[list[int], int], Result]

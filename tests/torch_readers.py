@@ -9,7 +9,7 @@ from headwise.inspect.pair import PairTranslator
 from headwise.inspect.pair import read_pair as read_tokens
 from headwise.inspect.pair_tensors import PairTensors, with_tensors
 from headwise.inspect.torch_reader import TorchReader
-from headwise.models import scoring
+from headwise.models import pair_inspector
 
 
 def reader_of(network: Any) -> TorchReader:
@@ -37,8 +37,8 @@ def rank_heads_with_torch(network: Any, *given: Any, **options: Any) -> Any:
 
 
 def score_pairs_with_torch(network: Any, pairs: Sequence[Any], **options: Any) -> Any:
-    return scoring.score_pairs(reader_of(network), pairs, **options)
+    return pair_inspector.score_pairs(reader_of(network), pairs, **options)
 
 
 def score_texts_with_torch(network: Any, *given: Any, **options: Any) -> Any:
-    return scoring.score_texts(reader_of(network), *given, **options)
+    return pair_inspector.score_texts(reader_of(network), *given, **options)

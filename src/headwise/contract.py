@@ -184,7 +184,7 @@ class SearchEngine(Protocol):
 
 @runtime_checkable
 class SpeechNetwork(Protocol):
-    """A Whisper: `generation.library_speech` has it in the compiled library, `torch_speech` in torch.
+    """A Whisper: `models.speech` has it in the compiled library, `models.torch_speech` in torch.
 
     The result of `encode` is opaque: it is only passed back, to any method and any number of times.
     """
@@ -207,7 +207,7 @@ class SpeechNetwork(Protocol):
 
 @runtime_checkable
 class TextNetwork(Protocol):
-    """A causal language model: `generation.library_text` has it in the compiled library, `torch_text` in torch.
+    """A causal language model, in the compiled library (`models.language_model`) or in torch (`models.torch_language`).
 
     Prompts and texts are token ids, at least one each; `limits` are `request.Bounds`.
     """

@@ -26,13 +26,13 @@ from headwise.decode.stepwise import engine_of
 from headwise.generation.embed import embed, unit
 from headwise.generation.fallback import no_speech_probability, transcribe_attempt
 from headwise.generation.fill import predict_masks
-from headwise.generation.library_speech import LibrarySpeech
-from headwise.generation.library_text import LibraryText
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
 from headwise.generation.torch_encoder import TorchEncoder
-from headwise.generation.torch_speech import TorchSpeech
-from headwise.generation.torch_text import TorchText
 from headwise.generation.transcribe import WhisperTokens, transcribe_window
+from headwise.models.language_model import LibraryText
+from headwise.models.speech import LibrarySpeech
+from headwise.models.torch_language import TorchText
+from headwise.models.torch_speech import TorchSpeech
 from headwise.native.library import library
 from headwise.native.network import CompiledNetwork
 from headwise.network.compiled import pack_network

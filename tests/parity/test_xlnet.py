@@ -18,7 +18,7 @@ from headwise.generation.fill import predict_masks
 from headwise.generation.permutation import LeftToRight, QueryStream
 from headwise.generation.text import continue_prompts, perplexity
 from headwise.generation.torch_encoder import TorchEncoder
-from headwise.generation.torch_text import TorchText
+from headwise.models.torch_language import TorchText
 
 transformers = pytest.importorskip("transformers")
 

@@ -1,6 +1,6 @@
 """Labels of texts: the predictions of classifiers, kinds of problems, and names of classes.
 
-Not here: labels of images (`picture_labels`), special tokens around a text (`reading`), training (`headwise.tasks`).
+Not here: labels of images (`models.vision`), special tokens around a text (`reading`), training (`headwise.tasks`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Causal language models on token ids: continuations of prompts, and perplexity.
 
-The network is a `contract.TextNetwork`, in the compiled library (`library_text`) or in torch (`torch_text`). Not here:
-stop strings (`headwise.decode.streaming`), chats (`chat`).
+The network is a `contract.TextNetwork`, in the compiled library (`models.language_model`) or in torch
+(`models.torch_language`). Not here: stop strings (`headwise.decode.streaming`), chats (`chat`).
 """
 
 import math

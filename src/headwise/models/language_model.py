@@ -5,20 +5,28 @@ Nothing here needs torch; `torch_language` has what does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from jaxtyping import Float32
+from numpy.typing import NDArray
 
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
 from headwise.checkpoint.vocabulary import bare, fingerprint
-from headwise.contract import TextNetwork
+from headwise.contract import Hypothesis, SearchOptions, TextNetwork
 from headwise.data.documents import DocumentTokenizer, count_bytes, prepare_documents, spool_files
+from headwise.decode.cancellation import set_when_cancelled
+from headwise.decode.engine import greedy_steps, run_in_threads
+from headwise.decode.request import Bounds
 from headwise.decode.streaming import growing_text, stop_at, until_stop
+from headwise.device import usable_threads
 from headwise.errors import UserError
 from headwise.evaluate.language import LanguageReport, Perplexity
 from headwise.generation.chat import Messages, refuse_single
-from headwise.generation.library_text import LibraryText
 from headwise.generation.output import Detokenise, Output, decode_after, output_of, prompt_ids
 from headwise.generation.text import continue_prompts, perplexity, stream_continuation
 from headwise.importing import torch_needed
@@ -26,14 +34,19 @@ from headwise.models.embedding import EmbeddingModel
 from headwise.models.introspection import ModelWithLoss, WalkableModel
 from headwise.native.linear import NUMBERS
 from headwise.native.network import CompiledNetwork
+from headwise.native.reading import token_log_probs
+from headwise.native.search import Search
 
 if TYPE_CHECKING:
     from headwise.generation.fill import Filling
     from headwise.generation.vectors import TextEmbedder
     from headwise.models.torch_language import DecoderInTorch, XLNetInTorch
 
+
 WINDOW = 1024  # tokens read at once for a perplexity, where neither the network nor its settings have a limit
 BEHIND = ("<sep>", "<cls>")  # special tokens that end a text of XLNet
+ADVICE = "use shorter prompts, fewer hypotheses or fewer new tokens"
+Result = TypeVar("Result")
 
 
 class DecoderModel(EmbeddingModel, WalkableModel):
@@ -206,3 +219,65 @@ class XLNetModel(GeneratingModel):
     def embedder(self) -> TextEmbedder:
         """Turns texts into vectors."""
         return self.torch().embedder()
+
+
+class LibraryText:
+    """A `TextNetwork` whose prompts or texts are shared among threads."""
+
+    def __init__(self, network: CompiledNetwork) -> None:
+        self.network = network
+
+    def search(
+        self, prompts: Sequence[Sequence[int]], limits: Bounds, options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        """See `TextNetwork.search`."""
+        options = _without_start(options)
+
+        def search_some(batch: list[int], stop: NDArray[np.int32]) -> list[list[Hypothesis]]:
+            return self.network.search([prompts[i] for i in batch], _limits_of(limits, batch), options, None, stop)
+
+        return _in_threads(len(prompts), search_some)
+
+    def stream(self, prompt: Sequence[int], limits: Bounds, options: SearchOptions) -> Iterator[int]:
+        """See `TextNetwork.stream`."""
+        options = _without_start(options)
+
+        def begin(batch: list[int], stop: NDArray[np.int32]) -> list[Search]:
+            return [self.network.begin([prompt], limits, options, None, stop)]
+
+        for step in greedy_steps(_in_threads(1, begin)[0]):
+            if step.token in (options.eos_id, *options.other_ends):
+                return
+            yield step.token
+
+    def log_probs(self, texts: Sequence[Sequence[int]], firsts: Sequence[int]) -> list[Float32[np.ndarray, " _"]]:
+        """See `TextNetwork.log_probs`."""
+
+        def read_some(batch: list[int], stop: NDArray[np.int32]) -> list[Any]:
+            return [token_log_probs(self.network, texts[i], firsts[i], stop) for i in batch]
+
+        return _in_threads(len(texts), read_some)
+
+
+def _without_start(options: SearchOptions) -> SearchOptions:
+    """A prompt takes the place of the start token, which is not part of n-grams either."""
+    return replace(options, bos_id=0, bos_in_ngrams=False)
+
+
+def _limits_of(limits: Bounds, batch: Sequence[int]) -> Bounds:
+    streams = None if limits.streams is None else limits.streams[batch]
+    context = None if limits.context is None else limits.context[batch]
+    return Bounds(limits.min_length[batch], limits.max_length[batch], limits.prefix[batch], streams, context=context)
+
+
+def _in_threads(count: int, run: Callable[[list[int], NDArray[np.int32]], list[Result]]) -> list[Result]:
+    """The results of `run` for `count` inputs, in order; each thread gets every n-th of them."""
+    stop, found = np.zeros(1, np.int32), dict[int, Result]()
+    threads = min(usable_threads(), count)
+    shares = [list(range(first, count, threads)) for first in range(threads)]
+    results = run_in_threads(lambda batch: run(batch, stop), shares, stop, ADVICE)
+    with set_when_cancelled(stop), closing(results) as finished:
+        for batch, of_batch in finished:
+            found.update(zip(batch, of_batch, strict=True))
+    stop[0] = 0  # for a search that has only begun; the pool's end has set it
+    return [found[i] for i in range(count)]

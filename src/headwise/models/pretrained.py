@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.folder import Folder, FolderNetwork
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
 from headwise.checkpoint.sidecar_files import read_shortlist
 from headwise.checkpoint.vocabulary import Vocabulary, fingerprint, read_vocabulary
@@ -12,7 +12,6 @@ from headwise.decode.candidates import CandidateTable
 from headwise.decode.translator import TextTranslator
 from headwise.generation.languages import Languages, read_languages
 from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, pretrained_tokenizer, shortlist_candidates
-from headwise.models.folder_network import FolderNetwork
 from headwise.network.config import StackConfig, compact_config
 
 

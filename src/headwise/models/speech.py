@@ -6,11 +6,12 @@ The compiled library runs it without torch; what looks inside needs torch. Not h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float32
@@ -18,9 +19,12 @@ from jaxtyping import Float32
 from headwise.checkpoint.generation_config import FILE as SETTINGS_FILE
 from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
 from headwise.checkpoint.layout import read_json
-from headwise.contract import SpeechNetwork
+from headwise.contract import Hypothesis, SearchOptions, SpeechNetwork
 from headwise.data.audio import HOP, RATE, log_mel, read_audio
 from headwise.data.recordings import Recording, read_recordings
+from headwise.decode.cancellation import set_when_cancelled
+from headwise.decode.request import Bounds
+from headwise.device import usable_threads
 from headwise.errors import UserError
 from headwise.evaluate.transcripts import TranscriptReport, check_jiwer, normalizer_of, transcript_report
 from headwise.generation.fallback import (
@@ -33,7 +37,6 @@ from headwise.generation.fallback import (
     prompt_with_history,
     transcribe_attempt,
 )
-from headwise.generation.library_speech import LibrarySpeech
 from headwise.generation.transcribe import (
     FRAMES,
     WhisperTokens,
@@ -47,11 +50,18 @@ from headwise.generation.transcribe import (
 from headwise.generation.transcript_formats import Segment, Transcript
 from headwise.importing import torch_needed
 from headwise.models.introspection import InspectableModel, ModelWithLoss
+from headwise.native.arrays import Ints
 from headwise.native.linear import NUMBERS
+from headwise.native.network import Decoding
+from headwise.native.search import Search
 from headwise.native.speech import CompiledSpeech
+from headwise.native.threads import use_threads
 
 if TYPE_CHECKING:
     from headwise.models.torch_speech import SpeechInTorch
+
+
+Found = TypeVar("Found")
 
 
 class SpeechModel(InspectableModel, ModelWithLoss):
@@ -205,3 +215,51 @@ class SpeechModel(InspectableModel, ModelWithLoss):
     def max_len(self) -> int | None:
         """The longest output, with its start tokens."""
         return self.config.decoder.longest
+
+
+class LibrarySpeech:
+    """A `SpeechNetwork` in the compiled library; of a recording it encodes and searches one window at a time."""
+
+    def __init__(self, network: CompiledSpeech) -> None:
+        self.network = network
+        self._stop = np.zeros(1, np.int32)
+
+    def encode(self, mel: Float32[np.ndarray, "n_mels frames"]) -> Decoding:
+        """See `SpeechNetwork.encode`."""
+        return _interruptible(self._stop, lambda: self.network.encode(mel, self._stop))
+
+    def search(
+        self, memory: Decoding, prompt: Sequence[int], limits: Bounds, options: SearchOptions
+    ) -> list[Hypothesis]:
+        """See `SpeechNetwork.search`."""
+
+        def run() -> list[Hypothesis]:
+            memory.read_prompt(prompt)
+            return Search([memory], options, limits).run()[0]
+
+        return _interruptible(self._stop, run)
+
+    def logits(self, memory: Decoding, prompt: Sequence[int]) -> Float32[np.ndarray, " vocab"]:
+        """See `SpeechNetwork.logits`."""
+        return self.network.output(memory.read_prompt(prompt)[-1:])[0]
+
+
+def _interruptible(stop: Ints, run: Callable[[], Found]) -> Found:
+    """The result of a function that ends soon after `stop` becomes non-zero: by Ctrl-C, or a cancellation.
+
+    Its products are shared among all usable threads.
+    """
+
+    def run_with_threads() -> Found:
+        use_threads(usable_threads())
+        return run()
+
+    with set_when_cancelled(stop), ThreadPoolExecutor(1) as pool:
+        try:
+            return pool.submit(run_with_threads).result()
+        except BaseException:
+            stop[0] = 1
+            raise
+        finally:
+            pool.shutdown()
+            stop[0] = 0

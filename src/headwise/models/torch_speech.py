@@ -1,14 +1,25 @@
-"""Whisper in torch: networks that the library lacks, and sounds as the inspector reads them."""
+"""Whisper in torch, for networks and devices that the compiled library does not support, training and inspection."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headwise.contract import SpeechNetwork
-from headwise.generation.torch_speech import TorchSpeech
+import numpy as np
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor
+
+from headwise.checkpoint.generation_config import GenerationConfig
+from headwise.contract import Hypothesis, SearchOptions, SpeechNetwork
+from headwise.decode.request import Bounds
+from headwise.decode.stepwise import step_of
+from headwise.generation.decoding import limits_of, prefill, search
+from headwise.generation.transcribe import WhisperTokens, speech_search_options, window_bounds
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import TranscribedSound
 from headwise.models.inputs import described_input, transcribed_sound
 from headwise.models.torch_model import ModelInTorch
+from headwise.network.transformer import Transformer
 
 
 class SpeechInTorch(ModelInTorch):
@@ -25,3 +36,63 @@ class SpeechInTorch(ModelInTorch):
     def speech_network(self, form: Any) -> SpeechNetwork:
         """A torch module that transcribes."""
         return TorchSpeech(form)
+
+
+class TorchSpeech:
+    """A `SpeechNetwork` on the device and in the precision of a torch module."""
+
+    def __init__(self, network: Transformer) -> None:
+        self.network = network
+
+    @torch.inference_mode()
+    def encode(self, mel: Float32[np.ndarray, "n_mels frames"]) -> Float[Tensor, "1 positions d_model"]:
+        """See `SpeechNetwork.encode`."""
+        return self.network.encode(torch.from_numpy(mel).unsqueeze(0).to(next(self.network.parameters())))
+
+    def search(
+        self,
+        memory: Float[Tensor, "1 positions d_model"],
+        prompt: Sequence[int],
+        limits: Bounds,
+        options: SearchOptions,
+    ) -> list[Hypothesis]:
+        """See `SpeechNetwork.search`."""
+        return search_windows(self.network, memory, prompt, limits, options)[0]
+
+    @torch.inference_mode()
+    def logits(
+        self, memory: Float[Tensor, "1 positions d_model"], prompt: Sequence[int]
+    ) -> Float32[np.ndarray, " vocab"]:
+        """See `SpeechNetwork.logits`."""
+        hidden = self.network.decode(torch.tensor([list(prompt)], device=memory.device), memory)
+        return self.network.logits(hidden[:, -1])[0].float().cpu().numpy()
+
+
+def transcribe_windows(
+    network: Transformer,
+    memory: Float[Tensor, "windows positions d_model"],
+    prompt: Sequence[int],
+    special_tokens: WhisperTokens,
+    config: GenerationConfig,
+    max_len: int | None = None,
+) -> list[Hypothesis]:
+    """The outputs without timestamps for encoded windows, searched together."""
+    limits = window_bounds(len(memory), prompt, config, max_len)
+    found = search_windows(network, memory, prompt, limits, speech_search_options(special_tokens, config, False))
+    return [ranked[0] for ranked in found]
+
+
+@torch.inference_mode()
+def search_windows(
+    network: Transformer,
+    memory: Float[Tensor, "windows positions d_model"],
+    prompt: Sequence[int],
+    limits: Bounds,
+    options: SearchOptions,
+) -> list[list[Hypothesis]]:
+    """`SpeechNetwork.search` for several encoded windows together."""
+    prompts = torch.tensor([list(prompt)] * len(memory), device=memory.device)
+    prefilled = prefill(step_of(network), network.start_cache(memory), prompts)
+    streams = [] if limits.streams is None else limits.streams.tolist()
+    arguments = limits_of(limits, memory.device), options, limits.streams is not None, streams
+    return search(step_of(network), prefilled, *arguments)

@@ -3,14 +3,13 @@
 from functools import cached_property
 from typing import Any
 
-from headwise.checkpoint.folder import Folder
+from headwise.checkpoint.folder import Folder, FolderNetwork
 from headwise.checkpoint.sidecar_files import SHORTLIST, read_shortlist
 from headwise.config.model import longest_sequence
 from headwise.config.settings import meaningful
 from headwise.decode.candidates import CandidateTable
 from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
-from headwise.models.folder_network import FolderNetwork
 from headwise.training.allocator import keep_freed_memory
 
 

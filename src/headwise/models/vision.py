@@ -1,19 +1,44 @@
 """Networks that read pictures (ViT, DeiT). Not here: image files (`headwise.data.image`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from headwise.data.image import Preprocessing, read_image
 from headwise.data.pictures import check_picture_labels, read_pictures
 from headwise.evaluate.classes import LabelReport, label_report
-from headwise.generation.picture_labels import Label, label_picture
 from headwise.inspect.importance import Example
 from headwise.inspect.inputs import EncodedInput
 from headwise.models.inputs import encoded_picture, label_number, labelled, preprocessing_of
 from headwise.models.introspection import InspectableModel, ModelWithLoss
 from headwise.models.torch_model import ModelInTorch
+from headwise.network.transformer import EncoderOnly
+
+
+@dataclass(frozen=True)
+class Label:
+    """A possible class of an image."""
+
+    name: str
+    number: int  # of the class
+    probability: float
+
+
+@torch.inference_mode()
+def label_picture(
+    network: EncoderOnly, pixels: Float[Tensor, "channels height width"], names: Mapping[int, str], top: int
+) -> list[Label]:
+    """The `top` most probable labels, best first; a class without a name is called by its number."""
+    logits = network(pixels.unsqueeze(0).to(next(network.parameters())))[0]  # its device, its precision
+    best = logits.softmax(-1, dtype=torch.float32).topk(top)
+    ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [Label(names.get(i, str(i)), i, probability) for i, probability in ranked]
 
 
 class PictureInTorch(ModelInTorch):

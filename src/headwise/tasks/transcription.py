@@ -26,9 +26,9 @@ from headwise.data.split import parse_validation_size
 from headwise.errors import UserError
 from headwise.evaluate.transcripts import check_jiwer, transcript_report
 from headwise.families.keys import Keys
-from headwise.generation.torch_speech import transcribe_windows
 from headwise.generation.transcribe import TASKS, start_tokens
 from headwise.models.speech import SpeechModel
+from headwise.models.torch_speech import transcribe_windows
 from headwise.network.transformer import Transformer
 from headwise.tasks.conditional_generation import ConditionalGenerationJob
 from headwise.tasks.job import TrainRequest, base_names, notify

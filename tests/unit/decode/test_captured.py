@@ -21,7 +21,7 @@ from headwise.decode.captured import CapturedStep, CapturedSteps, capturable, ha
 from headwise.decode.engine import decode_tokens
 from headwise.decode.request import Bounds
 from headwise.decode.stepwise import engine_of
-from headwise.generation.torch_text import TorchText
+from headwise.models.torch_language import TorchText
 from headwise.network.build import build
 from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 from headwise.network.kernels import Windowed

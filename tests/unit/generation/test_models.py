@@ -19,12 +19,12 @@ from headwise.checkpoint.vocabulary import Vocabulary
 from headwise.cli import main
 from headwise.errors import UserError
 from headwise.generation.chat import refuse_single
-from headwise.generation.library_speech import LibrarySpeech
 from headwise.generation.output import decode_after
-from headwise.generation.torch_speech import TorchSpeech
 from headwise.generation.transcribe import WindowEncoder, detect_language
 from headwise.models.encoder import MaskedModel
 from headwise.models.language_model import LanguageModel
+from headwise.models.speech import LibrarySpeech
+from headwise.models.torch_speech import TorchSpeech
 from headwise.models.translator import Translator
 from headwise.models.vision import PictureClassifier
 from headwise.native.library import library

@@ -16,8 +16,8 @@ from headwise.checkpoint.compiled import compiled, library_shape, parameter_shap
 from headwise.contract import SearchCancelled, SearchOptions
 from headwise.decode.request import Bounds
 from headwise.errors import UserError
-from headwise.generation.library_text import LibraryText
-from headwise.generation.torch_text import TorchText
+from headwise.models.language_model import LibraryText
+from headwise.models.torch_language import TorchText
 from headwise.native import library as c
 from headwise.native.linear import NUMBERS
 from headwise.native.network import CompiledNetwork, Decoding

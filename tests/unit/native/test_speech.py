@@ -16,8 +16,8 @@ from headwise.contract import SearchCancelled, SearchOptions, TimestampRules
 from headwise.decode.cancellation import Cancellation
 from headwise.decode.request import Bounds
 from headwise.errors import UserError
-from headwise.generation.library_speech import LibrarySpeech
-from headwise.generation.torch_speech import TorchSpeech
+from headwise.models.speech import LibrarySpeech
+from headwise.models.torch_speech import TorchSpeech
 from headwise.native import library as c
 from headwise.native.linear import NUMBERS
 from headwise.native.network import Decoding
