@@ -1,7 +1,8 @@
 """Attention weights of a translation model for one pair, of the requested layers and heads.
 
 Search and training use kernels that return no weights. Here the network reads the pair once more, and the requested
-attentions are computed a second time. Not here: other inputs (`recording`), summaries of weights (`readings`), drawing.
+attentions are computed a second time. See `recording` for other inputs, `readings` for summaries of weights and
+`picture` for drawing.
 """
 
 from collections.abc import Mapping, Sequence

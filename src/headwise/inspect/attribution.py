@@ -1,9 +1,8 @@
 """Which source words a translation depends on, by gradients; attention alone does not show that.
 
 Integrated gradients (Sundararajan et al. 2017, arXiv:1703.01365), by the `captum` library: the gradients of a target
-token's log-probability are summed along the straight line from an empty source to the real one. The attributions of
-all source tokens add up to what the source as a whole changed. Needs the extra `inspect`. Not here: attention
-(`attend`).
+token's log-probability are summed along the straight line from an empty source to the real one. The attributions of all
+source tokens add up to what the source as a whole changed. Needs the extra `inspect`. See `attend` for attention.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,11 +35,11 @@ def attribute(
     tokens before a position are given in both cases, so a token that follows from those alone gets little.
 
     Args:
-        translator, src, tgt, prefix, **overrides: as of `attend`.
+        translator, src, tgt, prefix, **overrides: as for `attend`.
         steps: points on the line; more are slower and make the `gap` of the result smaller.
 
     Raises:
-        UserError: captum is not installed; or as of `attend`.
+        UserError: captum is not installed; or as for `attend`.
     """
     if steps < 1:
         raise UserError(f"steps = {steps}: must be at least 1")

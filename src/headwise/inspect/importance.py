@@ -6,8 +6,8 @@ importance is the expected magnitude of the gradient of the loss with respect to
     I_h = E_x | dL(x) / d gate_h |,
 
 where L(x) is the loss of an `Example`, such as the negative log-likelihood of a translation. As in the paper, the
-importances of a layer are divided by their Euclidean norm, so that layers are comparable. Not here: removing heads
-(`heads.py`, `headwise.models.pruning`).
+importances of a layer are divided by their Euclidean norm, so that layers are comparable. See `heads.py` and
+`headwise.models.pruning` for removing heads.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

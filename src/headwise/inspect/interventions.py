@@ -2,7 +2,7 @@
 
 `intervene` replaces modules and attributes of the network, edits outputs of modules with hooks, and silences heads with
 `HeadMask`. Decoding notices all of these (`network/interventions.py`) and searches with torch, without packed weights.
-Not here: permanent changes (`models.pruning`).
+See `models.pruning` for permanent changes.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""What the inspector needs from the network of a translation model: it reads given pairs, without a search.
+"""The interface of networks for the inspector: they read given pairs, without a search.
 
 `LibraryReader` reads with the compiled library, without torch; `torch_reader.TorchReader` with any torch network.
 """

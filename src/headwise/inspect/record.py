@@ -155,7 +155,7 @@ class Attribution(Axes, Tabular):
         return float(np.abs(self.pieces.sum(1) - (self.log_probs - self.baseline)).max())
 
     def tables(self) -> Iterator[RecordTable]:
-        """What each source word contributes to each target word."""
+        """The contribution of each source word to each target word."""
         most = float(np.abs(self.words).max(initial=0.0)) or 1.0
         yield RecordTable(
             "Contribution of source words (columns) to the log-probability of target words (rows), in nats",
@@ -306,7 +306,7 @@ class Walk(Tabular, list[WalkStep]):
 
 @dataclass(frozen=True)
 class StackFigure:
-    """What figure 1 shows of a stack of layers."""
+    """The part of figure 1 for a stack of layers."""
 
     heads: Sequence[int]  # of the self-attention of each layer
     blocks: Sequence[str]  # sublayers in their order: "self_attn", "cross_attn", "ffn"

@@ -1,7 +1,7 @@
 """Record the attention weights of a model with fused kernels, which return none, and the outputs of its modules.
 
 During a recording each chosen attention is computed a second time by the explicit kernel, from the same inputs. The
-output of the model is unchanged, bit for bit. Not here: texts and tokens (`attend`).
+output of the model is unchanged, bit for bit. See `attend` for texts and tokens.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -136,7 +136,7 @@ def head_counts(model: nn.Module) -> dict[str, list[int]]:
 def record_attention(
     network: Any, shown: InspectedInput, layers: Layers | None = None, heads: Sequence[int] | None = None
 ) -> AttentionView:
-    """The attention weights for any input; `layers` and `heads` as of `attend`."""
+    """The attention weights for any input; `layers` and `heads` as for `attend`."""
     counts = head_counts(network)
     return view(shown, counts, record_layers(network, shown, select_layers(counts, layers, heads)), heads)
 

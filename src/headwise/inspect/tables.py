@@ -1,7 +1,7 @@
 """Small tables of records: as HTML in a notebook, as text in a terminal.
 
 The HTML has captions and header cells, and escapes every text. It has the colours of the notebook, light or dark,
-except for tinted cells, which bring both of theirs. Not here: which tables a record has (`record.py`).
+except for tinted cells, which bring both of theirs. See `record.py` for the tables of a record.
 """
 
 import html

@@ -1,8 +1,8 @@
 """The predictions of a translation model at each position, layer by layer, and the beam of a translation.
 
 Predictions of a layer come from the logit lens (nostalgebraist 2020, lesswrong.com/posts/AcKRB8wDpdaN6v6ru): its output
-passes the final norm and the output projection as if it were the last layer. Not here: attention (`attend`) and other
-inputs (`predictions`).
+passes the final norm and the output projection as if it were the last layer. See `attend` for attention and
+`predictions` for other inputs.
 """
 
 from typing import Any
@@ -29,11 +29,11 @@ def trace(
     predictions of each layer (others: of the last one) and a residual stream (others: empty).
 
     Args:
-        translator, reader, src, tgt, prefix, **overrides: as of `attend`; with `tgt` there is no search and no beam.
+        translator, reader, src, tgt, prefix, **overrides: as for `attend`; with `tgt` there is no search and no beam.
         top: candidates of each position and layer.
 
     Raises:
-        UserError: as of `attend`.
+        UserError: as for `attend`.
     """
     check_top(top)
     config = translator.settings(overrides)

@@ -40,7 +40,7 @@ UNWALKABLE = frozenset({"outputs", "kernel", "temperature", "residuals"})  # arg
 def walk_pair(
     translator: PairTranslator, src: str, tgt: str | None = None, prefix: str = "", **overrides: Any
 ) -> WalkRecord:
-    """The walks through a translation model; arguments and errors as of `attend`."""
+    """The walks through a translation model; arguments and errors as for `attend`."""
     check_walkable(translator.model)
     pair = read_pair(translator, src, tgt, prefix, translator.settings(overrides))
     return walk_record(translator.model, with_tensors(pair))
@@ -83,7 +83,7 @@ def is_walkable(network: Any) -> bool:
 
 
 def figure_of(network: Any) -> dict[str, StackFigure]:
-    """What figure 1 shows of this network; {} if it is none that a walk can follow."""
+    """The stacks of this network as figure 1 of the paper shows them; {} if a walk cannot follow it."""
     if not is_walkable(network):
         return {}
     return {name: _stack_figure(network, name) for name in ("encoder", "decoder") if hasattr(network, name)}

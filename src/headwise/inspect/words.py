@@ -1,7 +1,7 @@
 """Which tokens spell which word; words are separated by blanks, as in `str.split`.
 
-Subword tokenizers split words anywhere, and rare characters into bytes; alignments and pages use words. Not here: the
-tokenizer itself (`data/pair_tokenizer.py`).
+Subword tokenizers split words anywhere, and rare characters into bytes; alignments and pages use words. See
+`data/pair_tokenizer.py` for the tokenizer.
 """
 
 import re
@@ -39,7 +39,7 @@ def words_spelled(tokenizer: PairTokenizer, tokens: Sequence[int]) -> list[Word]
 
 
 def spelling(tokenizer: PairTokenizer, token: int) -> bytes:
-    """What a token adds to a text, in UTF-8; it may end within a character."""
+    """The bytes that a token adds to a text, in UTF-8; they may end within a character."""
     if token in tokenizer.declared:
         return f" {tokenizer.declared[token]} ".encode()
     if tokenizer.is_special(token):

@@ -1,1 +1,1 @@
-"""What `load` returns: one class for each kind of network, with the methods that suit it."""
+"""The models that `load` returns: one class for each kind of network, with the methods that suit it."""

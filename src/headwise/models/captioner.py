@@ -1,6 +1,6 @@
 """Captioners: an encoder of patches (ViT) and a decoder of text (GPT-2).
 
-Not here: image files (`headwise.data.image`), and fine-tuning (`headwise.tasks.captioning`).
+See `headwise.data.image` for image files and `headwise.tasks.captioning` for fine-tuning.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Which commands work for a model, mostly by the methods that it has: commands check it, and `headwise info` lists it.
 
-Not here: commands for any folder (`info`, `import`, `seal`), and `train --init`, whose tasks decide
-(`headwise.tasks.table`).
+The commands for any folder (`info`, `import`, `seal`) are not listed, nor is `train --init`, whose tasks are in
+`headwise.tasks.table`.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Pretrained encoders (BERT, RoBERTa, ...), a class for each head. Not here: classes of texts (`classifier`).
+"""Pretrained encoders (BERT, RoBERTa, ...), a class for each head. See `classifier` for classes of texts.
 
 Nothing here needs torch; `torch_encoder` has what does.
 """

@@ -37,7 +37,7 @@ def encoder_network(model: Any, batch_tokens: int = BATCH_TOKENS) -> EncoderNetw
 
 
 def encoder_embedder(model: Any, network: EncoderNetwork) -> TextEmbedder:
-    """What turns texts into vectors by the states of `network`, that of an `EncoderModel` or a `Classifier`."""
+    """The embedder of texts for the states of `network`, that of an `EncoderModel` or a `Classifier`."""
 
     def open_pickled(folder: Path) -> Any:
         with torch_needed():

@@ -1,6 +1,6 @@
 """Several models that write one translation: at every step their log-probabilities are averaged.
 
-Not here: the averaging itself (`native/search.c`, and with torch `decode.ensemble`).
+See `native/search.c` for the averaging, and `decode.ensemble` for the same with torch.
 """
 
 from collections.abc import Sequence
@@ -128,7 +128,7 @@ class AveragedTranslators:
         return average_engines(engines, networks, compute)
 
     def translator(self, source: str, target: str, instruction: str) -> TextTranslator:
-        """That of the first, searching with all of them."""
+        """The translator of the first model, which searches with all of them."""
         own = [part.translator(source, target, instruction) for part in self._parts]
         first = own[0]
         return TextTranslator(

@@ -1,6 +1,6 @@
 """Texts, pictures and sounds as the inspector reads them, with names for their positions; and the same with a loss.
 
-Not here: the inspector (`headwise.inspect`), and pairs of texts (`headwise.inspect.pair`).
+See `headwise.inspect` for the inspector and `headwise.inspect.pair` for pairs of texts.
 """
 
 from collections.abc import Mapping
@@ -102,7 +102,7 @@ def encoded_picture(model: Model, path: str | Path, how: Preprocessing) -> Encod
 
 
 def captioned_picture(model: Any, path: str | Path, target: str | None = None, **settings: Any) -> CaptionedPicture:
-    """A picture with its caption: `target`, or the model's own; settings as of `caption`."""
+    """A picture with its caption: `target`, or the model's own; settings as for `caption`."""
     pixels, chosen = read_image(path, model.preprocessing), model.generation.changed({"n_best": 1, **settings})
     prompt, ends = chosen.special.prompt, [chosen.special.eos_id] if chosen.can_end else []
     if target is None:
@@ -156,7 +156,7 @@ def transcribed_sound(
         n_times: into how many stretches the sound is divided at most; 0 = one for each encoder position.
 
     Raises:
-        UserError: the file cannot be read or is longer than a window; or as of `transcribe`.
+        UserError: the file cannot be read or is longer than a window; or as for `transcribe`.
     """
     if n_times < 0:
         raise UserError(f"n_times = {n_times}: must be a number of stretches, or 0 for all positions")

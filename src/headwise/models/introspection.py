@@ -1,7 +1,7 @@
 """Methods that look inside a network, for several kinds of models.
 
-They need torch, which `torch()` imports: its result computes. Nothing here needs torch. Not here: pairs of texts
-(`translator`).
+They need torch, which `torch()` imports: its result computes. Nothing here needs torch. See `translator` for pairs of
+texts.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class InspectableModel(PrunableModel):
         """The `top` predictions at each position after every layer.
 
         A decoder predicts the next token, an encoder the token at a position (masked or not) or the label of the whole;
-        without such a head there are no positions. Options as of `attend`; see `headwise.inspect.trace`.
+        without such a head there are no positions. Options as for `attend`; see `headwise.inspect.trace`.
         """
         return self.torch().trace(given, top, **options)
 
@@ -115,13 +115,13 @@ class WalkableModel(InspectableModel):
             stack: "encoder" or "decoder"; "" = the first that the model has.
             layer: its number, from 0.
             head: its number, from 0.
-            **options: as of `attend`.
+            **options: as for `attend`.
 
         Raises:
-            UserError: as of `attend`; the network is not a Transformer of texts; or there is no such layer or head.
+            UserError: as for `attend`; the network is not a Transformer of texts; or there is no such layer or head.
         """
         return self.torch().walk(given, stack=stack, layer=layer, head=head, **options)
 
     def walks(self, given: Any, **options: Any) -> WalkRecord:
-        """The walks through all layers and heads for one input, which the model reads once; arguments as of `walk`."""
+        """The walks through all layers and heads for one input, which the model reads once; arguments as for `walk`."""
         return self.torch().walks(given, **options)

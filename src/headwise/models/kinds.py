@@ -87,7 +87,7 @@ if TYPE_CHECKING:  # for editors and the type checker: what `load` returns may b
         Forecaster,
         Denoiser,
     ):
-        """A network with all that stands in its folder, and the methods of its kind; made by `headwise.load`."""
+        """A loaded model, with the methods of all kinds for the type checker; returned by `headwise.load`."""
 
         def generate(self, *given: Any, **settings: Any) -> list[Output]:
             """The continuation of each prompt, a text or a conversation; of an encoder-decoder, its output for a text.

@@ -56,7 +56,7 @@ class DecoderModel(EmbeddingModel, WalkableModel):
 
     @property
     def head(self) -> str:
-        """What the network ends in, "language" or nothing, which is called "embedding"."""
+        """The head of the network: "language", or "embedding" for a network without a head."""
         return "embedding"
 
     def torch(self) -> DecoderInTorch:
@@ -107,7 +107,7 @@ class GeneratingModel(EmbeddingModel):
         """The continuation of one prompt, in parts, while it is generated; joined, what `generate` returns.
 
         Raises:
-            UserError: as of `generate`, or the settings ask for beam search, which may revise its output.
+            UserError: as for `generate`, or the settings ask for beam search, which may revise its output.
         """
         chosen = self.generation.streamed(settings, NUMBERS)
         ids = self.encode(prompt)
@@ -177,7 +177,7 @@ class LanguageModel(DecoderModel, GeneratingModel, ModelWithLoss):
 
     @property
     def head(self) -> str:
-        """What the network ends in."""
+        """The head of the network."""
         return "language"
 
 
@@ -190,7 +190,7 @@ class XLNetModel(GeneratingModel):
 
     @property
     def head(self) -> str:
-        """What the network ends in."""
+        """The head of the network."""
         return "permutation"
 
     def torch(self) -> XLNetInTorch:

@@ -27,27 +27,32 @@ def load(
     dtype: str = "auto",
     ignore_keys: Collection[str] = (),
 ) -> AnyModel:
-    """The model in a directory that `train` wrote, or in a folder in the Hugging Face layout; or several as one.
+    """Load a model: from a folder that `train` wrote, from one in the Hugging Face layout, or several as an ensemble.
 
     Args:
-        path: the folder; or OWNER/NAME of the Hugging Face hub, if it is in its cache, and hf:OWNER/NAME to fetch it.
-            A list of model directories of one tokenizer is an ensemble.
+        path: a model folder, or a name of the Hugging Face Hub: OWNER/NAME for a model in the local cache,
+            hf:OWNER/NAME to download it. A list of folders of translation models with the same tokenizer is an
+            ensemble.
         device: "auto", "cpu" or "cuda".
-        dtype: numbers to compute with: "float32", "float16" or "bfloat16". "auto" is float32 on a CPU, elsewhere what
-            the file has; a float32 file then decodes as `SearchSettings.compute` = "auto" has it, in float16 or
-            bfloat16 on CUDA. Weights that are in the file as they are asked for are mapped into memory, pages that
-            processes share and the system may drop; others are converted, a copy of 4 bytes (half precision: 2) a
-            parameter beside the file. Networks that Headwise has trained stay float32: these numbers are what they
-            decode with, as `translate(..., compute=...)` has it for one call.
-        ignore_keys: unknown keys of a config.json in the Hugging Face layout to ignore, which are errors otherwise.
-            Results may then differ from those of other software.
+        dtype: precision: "auto", "float32", "float16" or "bfloat16".
+
+            A pretrained model has its parameters in this precision. "auto" is float32 on a CPU; on a GPU it is that of
+            the file, and a float32 file is decoded in float16 or bfloat16 (see `SearchSettings.compute`). Weights that
+            the file has in this precision are mapped into memory, so processes share them. Other weights are
+            converted, which takes 4 bytes (half precision: 2) of memory for each parameter.
+
+            A translation model trained here keeps its parameters in float32, and only decodes in this precision;
+            `translate(..., compute=...)` changes it for one call.
+            Other models trained here support float32 only.
+        ignore_keys: unknown keys in the config.json of a pretrained model to ignore, which are errors otherwise. If
+            keys are ignored, results may differ from those of other software.
 
     Returns:
-        A `Model`. Its methods depend on what its network reads and writes; any other one is a `UserError` that lists
-        those it has.
+        A `Model` of the class for its network: a translator, a language model, a classifier and so on. A method that
+        the class does not have raises a `UserError` that lists the methods it has.
 
     Raises:
-        UserError: there is no such model, or something in it is missing, not understood or does not fit.
+        UserError: there is no such model, or a part of it is missing, unsupported or inconsistent.
     """
     if not isinstance(path, str | Path):
         if ignore_keys:
@@ -113,7 +118,7 @@ def translation_folder(path: str | Path) -> Folder:
 
 
 def load_translator(path: str | Path, device: str = "auto", dtype: str = "auto") -> AnyModel:
-    """`load` for what reads a text and writes another; `UserError`, with what it can do, for any other model."""
+    """`load` for models that translate; for any other model a `UserError` that lists its methods."""
     model = _model_of(_read(path, device, dtype, ("translate",)), dtype)
     _ = model.translate
     return model

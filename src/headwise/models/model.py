@@ -1,7 +1,7 @@
-"""`Model`: what `headwise.load` returns, whatever the folder holds and wherever the model came from.
+"""`Model`: the base class of all models that `headwise.load` returns.
 
-Here is what every model has. Each kind of model is a class of this package with the methods that suit its network, and
-`KINDS` in `kinds` lists them. Those that look inside a network are in `introspection`.
+It has the properties of every model. Each kind of model is a subclass with the methods that suit its network; `KINDS`
+in `kinds` lists them. Methods that look inside a network are in `introspection`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Unable(UserError, AttributeError):
 
 
 class Model:
-    """A network with all that stands in its folder, and the methods that suit it; made by `headwise.load`.
+    """A loaded model: network, tokenizer and settings of a folder, with the methods that suit the network.
 
-    The class of a model has the methods that it has: `help(model)` describes them, and `model.methods` lists them.
-    Calling another method of `METHODS` is a `UserError` with this list.
+    `headwise.load` returns a subclass. `help(model)` describes its methods, and `model.methods` lists them. Calling a
+    method that only other kinds of models have raises a `UserError` with this list.
     """
 
     does = "has a network that no command uses"  # what the network reads and writes, for errors
@@ -67,7 +67,7 @@ class Model:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """Converts between text and ids; `UserError` where the folder has no vocabulary."""
+        """The tokenizer, which converts between text and ids; `UserError` if the folder has no vocabulary."""
         return self.folder.tokenizer
 
     @cached_property
@@ -77,7 +77,7 @@ class Model:
 
     @cached_property
     def device(self) -> Any:
-        """Where the network computes."""
+        """The device of the network, a `torch.device`."""
         return next(iter(self.network.parameters())).device
 
     @property
@@ -87,7 +87,7 @@ class Model:
 
     @property
     def head(self) -> str:
-        """What the network ends in; some methods depend on it."""
+        """The head of the network; some methods depend on it."""
         return getattr(self.config, "head", "")
 
     @property
@@ -103,7 +103,7 @@ class Model:
             return object.__getattribute__(self, name)  # raises the usual error, or that of a property
 
     def info(self) -> dict[str, Any]:
-        """What the model is and how it was made."""
+        """The size, settings and training of the model."""
         if isinstance(self.config, RunConfig):
             size = {"vocabulary": self.tokenizer.vocab_size} if self.tokenizer else {}
             return {"parameters": self.n_parameters, **size, **self.about, **own_settings(self.config)}
@@ -121,6 +121,6 @@ class Model:
         return getattr(self.folder.weights, "parameters", None) is not None
 
     def __str__(self) -> str:
-        """What it is, for errors."""
+        """The kind of model, for error messages."""
         lacking = f" (its file lacks the head of {self.missing_head})" if self.missing_head else ""
         return f"{self.path}: this {getattr(self.config, 'family', 'model')} {self.does}{lacking}"

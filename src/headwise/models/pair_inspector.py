@@ -1,4 +1,4 @@
-"""What a translation model does with a source and its target: scores, word links, attention, predictions.
+"""Inspection of a translation model on given pairs: scores, word links, attention, predictions.
 
 The compiled library reads the pairs, if it supports the network; otherwise torch does. Attribution, importance and
 masking of heads, pruning and the walk always need torch (`torch_translator`).

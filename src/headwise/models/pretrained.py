@@ -21,7 +21,7 @@ def longest_text(stack: StackConfig) -> int | None:
 
 
 class PretrainedNetwork(FolderNetwork):
-    """What a folder in the Hugging Face layout holds, or what `headwise import` made of one."""
+    """A network from a folder in the Hugging Face layout, or from one that `headwise import` made."""
 
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
@@ -49,7 +49,7 @@ class PretrainedNetwork(FolderNetwork):
 
     @cached_property
     def languages(self) -> Languages:
-        """What it knows of languages."""
+        """The languages of the model, and how it selects them."""
         return read_languages(self.path, self.config.family, self.vocabulary, self.hf_config)
 
     def check_languages(self, source: str, target: str) -> None:
@@ -57,7 +57,7 @@ class PretrainedNetwork(FolderNetwork):
         self.languages.check(source, target, self.generation.special)
 
     def translator(self, source: str, target: str, instruction: str) -> TextTranslator:
-        """What translates between these languages, with `instruction` in front of each text."""
+        """The translator between these languages that puts `instruction` in front of each text."""
         size = self.config.tgt_vocab_size or self.config.vocab_size
         ids, origin = self.generation.special, fingerprint(self.path)
         side = pretrained_tokenizer(self.languages, ids, source, target, origin, size, instruction)
@@ -77,6 +77,6 @@ class PretrainedNetwork(FolderNetwork):
         return shortlist_candidates(read_shortlist(self.path, side, size), side)
 
     def info(self) -> dict[str, Any]:
-        """What the model is."""
+        """The family, the number of parameters and the axes of the network."""
         axes = compact_config(self.config)
         return {"family": self.config.family, "parameters": self.stored.n_parameters, **axes}

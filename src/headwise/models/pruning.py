@@ -2,8 +2,8 @@
 
 The weights of unimportant heads (`inspect/importance.py`) are removed. The result computes the same as the whole model
 with these heads masked, and can be fine-tuned (`headwise train --init`). Pretrained models, and models with grouped
-queries, cannot have layers with fewer heads: there the part of W^O of these heads is zero. Not here: heads and their
-importance (`headwise.inspect`).
+queries, cannot have layers with fewer heads: there the part of W^O of these heads is zero. See `headwise.inspect` for
+heads and their importance.
 """
 
 import shutil
@@ -81,7 +81,7 @@ def write_pruned(model: Any, removed: Collection[Head], out: Path) -> Path:
 
 
 def _checked(model: Any, removed: Collection[Head], out: Path) -> dict[str, tuple[int, ...]]:
-    """How many heads each layer keeps, by part; `UserError` as of `write_pruned`."""
+    """How many heads each layer keeps, by part; `UserError` as for `write_pruned`."""
     if (out / CONFIG).exists():
         raise UserError(f"-o {out}: holds a model already; name another folder")
     left = heads_left(model.network, removed)

@@ -1,7 +1,7 @@
 """Speech recognition with Whisper: recordings to transcripts.
 
-The compiled library runs it without torch; what looks inside needs torch. Not here: its decoding rules
-(`transcribe.py`), sound files (`headwise.data.audio`), and fine-tuning (`headwise.tasks.transcription`).
+The compiled library runs it without torch; what looks inside needs torch. See `generation.transcribe` for its decoding
+rules, `headwise.data.audio` for sound files and `headwise.tasks.transcription` for fine-tuning.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Found = TypeVar("Found")
 
 
 class SpeechModel(InspectableModel, ModelWithLoss):
-    """Whisper: it writes down what it hears, or translates it into English."""
+    """Whisper: transcribes speech, or translates it into English."""
 
     does = "hears speech and writes it down"
     reads = "sound"

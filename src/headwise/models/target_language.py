@@ -1,6 +1,6 @@
 """Which arguments select the language pair of a model, for pairs such as en-de that users, files and requests name.
 
-Not here: how a family encodes its languages (`generation.languages`).
+See `generation.languages` for how a family encodes its languages.
 """
 
 import re

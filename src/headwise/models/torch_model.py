@@ -1,7 +1,7 @@
 """A model that reads one text, picture or sound, in torch: what its heads attend to, and which of them matter.
 
-Each kind of model has a class below `ModelInTorch`, which `torch()` of the model returns. Not here: pairs of texts
-(`torch_translator`).
+Each kind of model has a class below `ModelInTorch`, which `torch()` of the model returns. See `torch_translator` for
+pairs of texts.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from headwise.training.allocator import keep_freed_memory
 
 
 class TrainedNetwork(FolderNetwork):
-    """What `headwise train` wrote into a folder."""
+    """A network from a folder that `headwise train` wrote."""
 
     def __init__(self, folder: Folder) -> None:
         super().__init__(folder)
@@ -59,7 +59,7 @@ class TrainedNetwork(FolderNetwork):
         return CandidateTable(shortlist.frequent, shortlist.likely)
 
     def info(self) -> dict[str, Any]:
-        """What the model is and how it was made."""
+        """The size, settings and training of the model."""
         return {
             "parameters": self.stored.n_parameters,
             "vocabulary": self.tokenizer.vocab_size,

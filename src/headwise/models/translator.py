@@ -48,7 +48,7 @@ Own = TypeVar("Own", bound="Seq2SeqModel")
 
 @runtime_checkable
 class LoadedNetwork(Protocol):
-    """What came in a folder, or in several."""
+    """The network, tokenizer and settings of a folder, or of several."""
 
     path: Path
     config: Any  # `RunConfig` of a model trained here, otherwise the `NetworkConfig`
@@ -121,12 +121,12 @@ class Seq2SeqModel(Model):
 
     @property
     def languages(self) -> Any:
-        """What a pretrained model knows of languages; None for one that was trained here."""
+        """The languages of a pretrained model; None for a model that was trained here."""
         return getattr(self._loaded, "languages", None)
 
     @property
     def generation(self) -> Any:
-        """What the files of a pretrained model say of how to search; None for one that was trained here."""
+        """The search settings in the files of a pretrained model; None for a model that was trained here."""
         return getattr(self._loaded, "generation", None)
 
     @property
@@ -145,7 +145,7 @@ class Seq2SeqModel(Model):
 
     @property
     def engine(self) -> str:
-        """What translates unless a call says otherwise: "torch", or the library and its build."""
+        """The engine that translates by default: "torch", or the library and its build."""
         compiled = self._loaded.device_name == "cpu" and self._translates_in_threads(self.decode_config)
         return described() if compiled else "torch"
 
@@ -161,7 +161,7 @@ class Seq2SeqModel(Model):
         return self._loaded.device_name == "cpu" and self._loaded.in_library
 
     def info(self) -> dict[str, Any]:
-        """What the model is, and how it was made where that is known."""
+        """The size and settings of the model, and its training if that is known."""
         return self._loaded.info()
 
     def __str__(self) -> str:
@@ -211,7 +211,7 @@ class Seq2SeqModel(Model):
     def translator_of_pairs(
         self, source_language: str = "", target_language: str = "", instruction: str = ""
     ) -> TextTranslator:
-        """What knows network, tokenizer and settings, for looking inside; `UserError` where a language is missing."""
+        """The translator for inspecting pairs, with its settings; `UserError` if a language is missing."""
         source, target = self._pair(source_language, target_language)
         self._loaded.check_languages(source, target)
         return self._for(source, target, instruction)
@@ -237,18 +237,19 @@ class Seq2SeqModel(Model):
         """The translation of each text, in order; blank texts stay blank.
 
         Args:
-            texts: any strings. What is too long for the model, or for `max_source_length`, is translated in parts.
-            prefix: what every output must begin with.
-            draft: where guesses for greedy search come from, as `draft` takes it: quicker for single sentences.
-            glossary: terms that translations keep to: a `headwise.glossary.Glossary`, a file
-                (`docs/how-to/glossaries.md`), or pairs of a source and its target.
-            source_language, target_language: codes as the model has them ("de", "deu_Latn", "de_DE"), for models of
-                several languages.
-            instruction: what the model reads before each text, such as T5's "summarize: ".
+            texts: any strings. A text that is too long for the model, or for `max_source_length`, is translated in
+                parts.
+            prefix: text with which every output begins.
+            draft: source of draft tokens for greedy search, as for `draft`; it speeds up single sentences.
+            glossary: required terms: a `headwise.glossary.terms.Glossary`, a file (`docs/how-to/glossaries.md`), or
+                pairs of a source term and its translation.
+            source_language, target_language: language codes of a multilingual model, in its own notation ("de",
+                "deu_Latn", "de_DE").
+            instruction: text in front of each source, such as T5's "summarize: ".
             **settings: fields of `headwise.config.settings.SearchSettings`, such as `beam_size=1`.
 
         Raises:
-            UserError: a setting makes no sense, or the model has no such language.
+            UserError: a setting is invalid, or the model does not support a language.
         """
         refuse_single(texts, "translate")
         translator = self._for(source_language, target_language, instruction)
@@ -271,8 +272,15 @@ class Seq2SeqModel(Model):
     ) -> Iterator[Translation]:
         """`translate` for a stream of any length, in constant memory.
 
-        With several `workers`, that many processes share the lines (see `headwise.models.workers`). 0 is one for each
-        CPU core where there are lines enough and torch decodes; the compiled library uses all cores from one process.
+        Arguments are those of `translate`, and:
+
+        Args:
+            chunk_lines: lines that are read and translated together.
+            workers: processes that share the lines (see `headwise.models.workers`). 0 is one for each CPU core if torch
+                decodes and there are enough lines; the compiled library uses all cores in one process.
+
+        Raises:
+            UserError: as for `translate`, or `workers` is negative.
         """
         if workers < 0:
             raise UserError(f"workers = {workers}: must be a number of processes, or 0 for as many as pay")
@@ -304,9 +312,9 @@ class Seq2SeqModel(Model):
         instruction: str = "",
         **settings: Any,
     ) -> Iterator[str]:
-        """The translation of one text by greedy search, or sampled, handed over while it is being written.
+        """The translation of one text by greedy search or sampling, in parts as soon as they are decoded.
 
-        Arguments as of `translate`; a glossary is for beam search, and refused.
+        Arguments are those of `translate`, except `glossary`, which needs beam search.
 
         >>> print(*model.stream("A dog runs."), sep="|")  # doctest: +SKIP
         Ein| Hund| läuft|.
@@ -326,9 +334,9 @@ class Seq2SeqModel(Model):
         instruction: str = "",
         **settings: Any,
     ) -> list[Output]:
-        """What the model makes of each text as it is, line ends and blanks included, with tokens and scores.
+        """The output for each text without any preprocessing of line ends and spaces, with tokens and scores.
 
-        Arguments as of `translate`. `UserError` for a text that is longer than the model can read.
+        Arguments are those of `translate`. `UserError` for a text that is too long for the model.
         """
         refuse_single(texts, "generate")
         translator = self._for(source_language, target_language, instruction)
@@ -353,10 +361,10 @@ class Seq2SeqModel(Model):
         multi30k: str = "",
         **arguments: Any,
     ) -> TranslationReport:
-        """How good translations of `sources` are against one or several lists of `references`.
+        """Translate `sources` and compare the translations with one or several lists of `references`.
 
-        `metrics`, `tokenize` and `multi30k` as of `headwise.evaluate.report.evaluate_model`; all other arguments as of
-        `translate`.
+        `metrics`, `tokenize` and `multi30k` are those of `headwise.evaluate.report.evaluate_model`, all other arguments
+        those of `translate`.
         """
         return evaluate_model(
             self, sources, references, None, multi30k or None, tokenize, overrides=arguments, metrics=metrics
@@ -365,12 +373,12 @@ class Seq2SeqModel(Model):
     # --- Drafts ---
 
     def draft(self, origin: Draft | str, *, source_language: str = "", target_language: str = "") -> Draft | None:
-        """A draft for `translate` and `stream`, to be made once and used often.
+        """A draft for speculative decoding in `translate` and `stream`, which can be reused for many texts.
 
         Args:
-            origin: "input" (what is copied from the source), the folder of a smaller model with the same tokenizer,
-                a translation memory (a file as `headwise.train` takes it), a draft already made, or "" for none.
-            source_language, target_language: as of `translate`.
+            origin: "input" (copies tokens of the source), the folder of a smaller model with the same tokenizer, a
+                translation memory (any training file of `headwise.train`), an existing draft, or "" for none.
+            source_language, target_language: as for `translate`.
         """
         return self._guesses(origin, self._for(source_language, target_language))
 
@@ -391,19 +399,19 @@ class Seq2SeqModel(Model):
 
 
 class Translator(PrunableModel, Seq2SeqModel):
-    """A translation model, or any other that rewrites texts (T5, BART, ...), with its tokenizer and its settings.
+    """A translation model, or another encoder-decoder for texts (T5, BART, ...), with its tokenizer and settings.
 
-    Methods for a source and its target take languages and an instruction as `translate` does.
+    Methods for a source and its target take the languages and the instruction of `translate`.
     """
 
     def inspector(self, source_language: str = "", target_language: str = "", instruction: str = "") -> PairInspector:
-        """What reads pairs of a source and a target; arguments as of `translate`."""
+        """The inspector for pairs of a source and a target; arguments as for `translate`."""
         from headwise.models.pair_inspector import PairInspector  # a translation does without it
 
         return PairInspector(self, self.translator_of_pairs(source_language, target_language, instruction))
 
     def torch(self, source_language: str = "", target_language: str = "", instruction: str = "") -> TranslatorInTorch:
-        """The model in torch; arguments as of `translate`; `UserError` if PyTorch is not installed."""
+        """The model in torch; arguments as for `translate`; `UserError` if PyTorch is not installed."""
         with torch_needed():
             from headwise.models.torch_translator import TranslatorInTorch
         return TranslatorInTorch(self, self.translator_of_pairs(source_language, target_language, instruction))
@@ -443,16 +451,17 @@ class Translator(PrunableModel, Seq2SeqModel):
         target_language: str = "",
         instruction: str = "",
     ) -> list[Links]:
-        """The links (source word, target word) of each pair, counted from 0, from the model's attention.
+        """The word links of each pair from the model's attention: (source word, target word), counted from 0.
 
         Args:
-            sources: texts; words are separated by blanks.
-            targets: their translations, from any source.
-            head: the attention to read links from; None: `alignment_head`.
-            reverse: a model of the other direction, to symmetrise with (`grow_diagonal`).
+            sources: texts, whose words are separated by spaces.
+            targets: their translations, by any translator.
+            head: the attention from which links are read; None: `alignment_head`.
+            reverse: a model of the opposite direction, for symmetrised links (`grow_diagonal`).
 
         Raises:
-            UserError: no attention over the source, no such head, different numbers of lines, a pair too long.
+            UserError: the model has no attention over the source, there is no such head, the numbers of lines differ,
+                or a pair is too long.
         """
         inspector = self.inspector(source_language, target_language, instruction)
         return inspector.align(sources, targets, head, reverse)
@@ -484,7 +493,7 @@ class Translator(PrunableModel, Seq2SeqModel):
     ) -> Attribution:
         """How much each source word raised the log-probability of each target word (`headwise.inspect.attribution`).
 
-        `steps` is the number of steps of the integral; the rest is as of `attend`.
+        `steps` is the number of steps of the integral; other arguments are those of `attend`.
         """
         torch = self.torch(source_language, target_language, instruction)
         return torch.attribute(src, tgt, steps, prefix, **settings)
@@ -508,9 +517,9 @@ class Translator(PrunableModel, Seq2SeqModel):
 
         Args:
             src: a text.
-            tgt: its translation; None: the model's own, for which `prefix` and `settings` are as of `translate`.
-            layers: for all stacks, or by stack (`{"encoder": [-1]}`); None: all.
-            heads: numbers of heads of these layers; None: all.
+            tgt: its translation; None: the model translates, with `prefix` and `settings` as for `translate`.
+            layers: numbers of layers, for all stacks or by stack (`{"encoder": [-1]}`); None: all.
+            heads: numbers of heads in these layers; None: all.
 
         Raises:
             UserError: the text is blank or too long, or there is no such layer or head.
@@ -530,9 +539,9 @@ class Translator(PrunableModel, Seq2SeqModel):
         instruction: str = "",
         **settings: Any,
     ) -> Trace:
-        """The `top` predictions at each position after every layer, and the beam; arguments as of `attend`.
+        """The `top` predictions at each position after every layer, and the beam.
 
-        See `headwise.inspect.trace`.
+        Other arguments are those of `attend`. See `headwise.inspect.trace`.
         """
         inspector = self.inspector(source_language, target_language, instruction)
         return inspector.trace(src, tgt, top, prefix, **settings)
@@ -562,17 +571,17 @@ class Translator(PrunableModel, Seq2SeqModel):
         instruction: str = "",
         **options: Any,
     ) -> Walk:
-        """The values of every step of figure 1 for one layer and head, first to last (`headwise.inspect.walk`).
+        """The values of every step of figure 1 for one layer and head, in order (`headwise.inspect.walk`).
 
         Args:
-            stack: "encoder" or "decoder"; "" = the first that the model has.
-            layer: its number, from 0.
-            head: its number, from 0.
+            stack: "encoder" or "decoder"; "": the first that the model has.
+            layer: number of the layer, from 0.
+            head: number of the head, from 0.
 
-        Others as of `attend`.
+        Other arguments are those of `attend`.
 
         Raises:
-            UserError: as of `attend`; the network is not a Transformer; or there is no such layer or head.
+            UserError: as for `attend`; the network is not a Transformer; or there is no such layer or head.
         """
         torch = self.torch(source_language, target_language, instruction)
         return torch.walk(src, tgt, stack, layer, head, **options)
@@ -587,7 +596,7 @@ class Translator(PrunableModel, Seq2SeqModel):
         instruction: str = "",
         **options: Any,
     ) -> WalkRecord:
-        """The walks through all layers and heads for one input, which the model reads once; arguments as of `walk`."""
+        """The walks through all layers and heads for one input, which the model reads once; arguments as for `walk`."""
         return self.torch(source_language, target_language, instruction).walks(src, tgt, **options)
 
     def head_importance(
@@ -608,5 +617,5 @@ class Translator(PrunableModel, Seq2SeqModel):
 
 
 def _with_glossary(translator: TextTranslator, glossary: Any) -> TextTranslator:
-    """What translates, with a glossary if one is given."""
+    """The translator, with a glossary if one is given."""
     return with_glossary(translator, glossary) if glossary else translator

@@ -1,4 +1,4 @@
-"""Networks that read pictures (ViT, DeiT). Not here: image files (`headwise.data.image`)."""
+"""Networks that read pictures (ViT, DeiT). See `headwise.data.image` for image files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

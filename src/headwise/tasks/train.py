@@ -58,21 +58,24 @@ def train(
         valid: the same for validation, or `["1%"]` or `["500pairs"]` to hold out of the training files. To forecast
             it may be empty: the latest rows are held out.
         out: the model folder to write.
-        recipe: name of a recipe or path of a `.toml` file; "" is "small", or with `init` that model's settings.
-        settings: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`, on top of the recipe.
+        recipe: name of a recipe or path of a `.toml` file. "" is "small", or with `init` the settings of that model.
+        settings: changes of the recipe: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`.
+        resume: whether to continue the run in `out`.
+        device: "auto", "cpu" or "cuda".
         special: strings that are always a single token, such as `<2de>`.
-        init: a model folder to start from; its shape and tokenizer are kept, and [model] of a recipe must agree. It may
-            be in the Hugging Face layout: an encoder-decoder, a decoder (for "lm"), an encoder (for "classify", "mlm")
-            or Whisper (for "transcribe"); `recipe=""` then stands for "tune", "tune-lm" and so on.
-        task: one of `headwise.config.tasks.TASKS`; "" is the recipe's.
+        show: whether to print progress.
+        init: a model folder to fine-tune. Its network and tokenizer are kept, and [model] of a recipe must agree. It
+            may be in the Hugging Face layout: an encoder-decoder, a decoder (for "lm"), an encoder (for "classify",
+            "mlm") or Whisper (for "transcribe"); `recipe=""` is then the recipe for tuning: "tune", "tune-lm" etc.
+        task: one of `headwise.config.tasks.TASKS`; "" is the task of the recipe.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
         source_language, target_language: codes of a pretrained multilingual model ("deu_Latn").
         languages: source and target of translation memories that have more languages or do not name the source.
         devices: processes that train the model together, each on its own CUDA device or its share of the cores. They
             import the calling program, so its code must be below `if __name__ == "__main__":`.
-        callbacks: get the events of the run, see `Callback`; those in `headwise.training.trackers` are for TensorBoard,
-            Weights & Biases and MLflow.
-        add: more training files for a run that `resume` continues; they join the data at once.
+        callbacks: receive the events of the run, see `Callback`; those in `headwise.training.trackers` are for
+            TensorBoard, Weights & Biases and MLflow.
+        add: more training files for a resumed run (`resume`); they are used at once.
 
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.

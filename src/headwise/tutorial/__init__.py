@@ -1,4 +1,4 @@
-"""What the chapters of the tutorial use (`docs/tutorial/`): checked exercises, the library's source, sizes.
+"""Tools for the chapters of the tutorial (`docs/tutorial/`): checked exercises, the library's source, sizes.
 
 A chapter is a text notebook: each fence with the language `python` is a cell. It begins with
 

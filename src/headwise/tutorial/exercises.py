@@ -1,4 +1,4 @@
-"""An exercise of the tutorial: what is asked, how an answer is checked, and the solution."""
+"""An exercise of the tutorial: the question, the check of an answer, and the solution."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""From the records of the inspector to the JSON of the page. Not here: HTML and style.
+"""From the records of the inspector to the JSON of the page. See `report.document` for the HTML.
 
 Weights are most of the page. Each becomes one byte, 255 times its square root, which keeps the error of small weights
 small (at most 0.004 near 1 and 0.0001 near 0.001). The bytes of a layer are deflated and encoded in base64.
@@ -77,8 +77,13 @@ def _texts(record: AttentionRecord, model: str, traced: bool, walked: bool = Fal
 
 
 def about(reads: str, writes: bool, traced: bool, walk: bool = False) -> dict[str, Any]:
-    """What the page chooses its views by: the input of the encoder ("pieces", "patches", "times", or "" without one),
-    whether there is a decoder (`writes`), whether there is a trace (`traced`), and whether there are walks (`walk`).
+    """The properties by which the page chooses its views.
+
+    Args:
+        reads: the input of the encoder: "pieces", "patches", "times", or "" without an encoder.
+        writes: whether there is a decoder.
+        traced: whether there is a trace.
+        walk: whether there are walks.
     """
     return {"reads": reads, "writes": writes, "traced": traced, "walk": walk}
 

@@ -1,4 +1,4 @@
-"""What the explorer needs to know of a model before the first input: its views, its heads, and an example.
+"""The views, the heads and an example of a model, which the explorer shows before the first input.
 
 The example is a text that the model was validated on, if this machine still has it. Model folders are shared, so they
 contain no data. They contain the key of the prepared validation data, which finds them in the cache of the machine that
