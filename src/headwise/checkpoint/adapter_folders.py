@@ -1,6 +1,6 @@
 """Folders of adapters (LoRA, in the layout of `peft`) and of the model that they change; needs no torch.
 
-`adapter_config.json` names the folder of the model. Not here: the matrices (`adapters`).
+`adapter_config.json` names the folder of the model. See `adapters` for the matrices.
 """
 
 import math

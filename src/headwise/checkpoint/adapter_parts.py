@@ -1,6 +1,6 @@
 """The tensors of adapters (LoRA) by the layer that they change, and the weights of that layer with them.
 
-Not here: the settings (`adapter_settings`), and which tensor of the model is meant (`adapters`).
+See `adapter_settings` for the settings and `adapters` for the tensors of the model.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The settings of adapters (LoRA) in `adapter_config.json`, by an allow-list; needs no torch.
 
 A key changes what is merged, changes nothing after training, or is an error that names it. Keys that switch off what
-they name (null, false, empty) change nothing. Not here: the matrices (`adapters`).
+they name (null, false, empty) change nothing. See `adapters` for the matrices.
 """
 
 import re
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AdapterSettings:
-    """What `adapter_config.json` says about merging."""
+    """The settings of `adapter_config.json` that merging needs."""
 
     alpha: float
     default_rank: int = 8

@@ -4,8 +4,8 @@
 names that layers have in the file of the model. Folders that `headwise train` writes contain the files of tokenizer
 and generation, too; for folders of `peft` those of the model are used.
 
-Not here: settings (`adapter_settings`), one layer (`adapter_parts`), training of adapters (`network/low_rank.py`), and
-writing such a folder (`adapter_layout`).
+See `adapter_settings` for settings, `adapter_parts` for one layer, `network/low_rank.py` for training of adapters and
+`adapter_layout` for writing such a folder.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Add tokens to the vocabulary of a pretrained model, such as the code of a new language.
 
 The row of a new token, in every matrix and bias with rows for tokens, is a copy of another token's row, or the mean of
-all. Not here: training it (`tasks/initial_model.py`).
+all. See `tasks/initial_model.py` for training the model.
 """
 
 import json

@@ -100,7 +100,7 @@ def positions_of(c: StackConfig, embeddings: str, parameters: Weights, length: i
 
 
 def library_shape(c: NetworkConfig) -> Shape | None:
-    """What the compiled library needs to know besides the parameters; None for a network that it does not support."""
+    """The settings that the compiled library needs besides the parameters; None for an unsupported network."""
     encoder, decoder = c.encoder, c.decoder
     if not decoder or c.front not in FRONTS or c.head != "language" or c.logit_cap:
         return None

@@ -2,8 +2,8 @@
 
 Weights come from the two folders, except the cross-attention, its norms and, where widths differ, a projection. These
 are random as in `transformers` (`VisionEncoderDecoderModel.from_encoder_decoder_pretrained`), and so is the pooler,
-which a ViT with a head lacks. Captions make no sense before fine-tuning. Not here: what the network is
-(`families/vision_encoder_decoder.py`), training it (`tasks/captioning.py`).
+which a ViT with a head lacks. Captions make no sense before fine-tuning. See `families/vision_encoder_decoder.py` for
+the network and `tasks/captioning.py` for its training.
 """
 
 import shutil

@@ -2,7 +2,7 @@
 Mistral, Qwen 2 and Qwen 3.
 
 The file does not name the family; its variables do. An encoder becomes a BERT, whose network RoBERTa and DistilBERT
-have in this format, too. Not here: translation models (`ctranslate2_folder`), Whisper (`ctranslate2_whisper`).
+have in this format, too. See `ctranslate2_folder` for translation models and `ctranslate2_whisper` for Whisper.
 """
 
 import re

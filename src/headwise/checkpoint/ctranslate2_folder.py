@@ -2,8 +2,8 @@
 or fairseq.
 
 Names of tensors and activations serve reading and export. The network is read from `model.bin` alone: settings from the
-variables, positions from their table. Settings that our networks do not have are errors. Not here: the format of the
-file (`ctranslate2_file`), Whisper, encoders, decoders.
+variables, positions from their table. Settings that our networks do not have are errors. See `ctranslate2_file` for the
+format of the file, `ctranslate2_whisper` for Whisper and `ctranslate2_families` for encoders and decoders.
 """
 
 import re

@@ -1,8 +1,8 @@
 """The vocabulary of a translation model of CTranslate2 or Marian, and the tokenizer beside it.
 
 The vocabulary says which token has which id; the tokenizer cuts texts into these tokens. Multilingual models (M2M-100,
-NLLB, mBART) are recognised, because their codes of languages stand around a text. Not here: the network
-(`ctranslate2_folder`), tokenizers themselves (`vocabulary`).
+NLLB, mBART) are recognised, because their codes of languages stand around a text. See `ctranslate2_folder` for the
+network and `vocabulary` for tokenizers.
 """
 
 import json

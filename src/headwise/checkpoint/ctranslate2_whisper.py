@@ -1,6 +1,6 @@
 """Whisper models of CTranslate2, as faster-whisper uses them, as folders in the Hugging Face layout.
 
-Not here: the format of the file (`ctranslate2_file`), and translation models (`ctranslate2_folder`).
+See `ctranslate2_file` for the format of the file and `ctranslate2_folder` for translation models.
 """
 
 from collections.abc import Iterator, Mapping

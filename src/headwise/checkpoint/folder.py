@@ -69,5 +69,5 @@ class FolderNetwork:
         return self.stored.in_library
 
     def engine(self, compute: str) -> SearchEngine:
-        """What searches with it in this precision."""
+        """The search engine for this precision."""
         return self.stored.engine(compute)

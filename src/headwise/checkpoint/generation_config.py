@@ -1,7 +1,7 @@
 """The search settings of a pretrained model, from `generation_config.json` or, without it, `config.json`.
 
 This is the second file format of `SearchSettings`, besides `[decode]` of a run; it also has ids. Lengths count output
-tokens with the end token, whatever the source. Not here: the search (`headwise.decode`).
+tokens with the end token, whatever the source. See `headwise.decode` for the search.
 """
 
 import math

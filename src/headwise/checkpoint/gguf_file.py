@@ -1,7 +1,7 @@
 """GGUF files of llama.cpp: metadata and tensors.
 
 Format (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), little-endian: counts, metadata by key, the name,
-shape, type and offset of each tensor, and their content. Not here: which network a file holds (`gguf_model`).
+shape, type and offset of each tensor, and their content. See `gguf_model` for the network that a file holds.
 """
 
 import math
@@ -51,7 +51,7 @@ OTHER_TYPES = {
 
 @dataclass(frozen=True)
 class GGUFTensor:
-    """Where a tensor is in the file."""
+    """The position of a tensor in the file."""
 
     shape: tuple[int, ...]  # the last dimension is contiguous, as in numpy
     kind: int

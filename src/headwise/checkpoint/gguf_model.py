@@ -1,7 +1,7 @@
 """LLaMA, Qwen 2 and Qwen 3 from GGUF files, as folders in the Hugging Face layout.
 
 Names and order of the tensors: https://github.com/ggml-org/llama.cpp/blob/master/conversion/. Mistral and SmolLM are of
-the kind "llama". Not here: the format of the file (`gguf_file`), and its tokenizer (`gguf_tokenizer`).
+the kind "llama". See `gguf_file` for the format of the file and `gguf_tokenizer` for its tokenizer.
 """
 
 import json

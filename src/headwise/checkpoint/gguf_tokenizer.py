@@ -1,4 +1,4 @@
-"""The tokenizer of a GGUF file, as the tokenizers library has it.
+"""The tokenizer of a GGUF file, as a tokenizer of the tokenizers library.
 
 Two kinds: byte-level BPE with merges ("gpt2"), whose splitting of texts has a name, and BPE of SentencePiece with
 scores ("llama"). Patterns are those of the original models' tokenizer.json, which llama.cpp names in `llama-vocab.cpp`.

@@ -32,7 +32,7 @@ from headwise.network.parameters import replace_parameter
 
 
 def read_pretrained(folder: Path, device: str, dtype: str, ignore_keys: Collection[str] = ()) -> Folder:
-    """A model in the Hugging Face layout, or an imported one; arguments as of `read_folder` and `read_checkpoint`."""
+    """A model in the Hugging Face layout, or an imported one; arguments as for `read_folder` and `read_checkpoint`."""
     digests = [Digests(part) for part in folders_of(folder)]
     for part in digests:
         part.begin(part.names)

@@ -125,7 +125,7 @@ def file_digest(path: Path) -> str:
 
 
 def check_manifest(folder: Path) -> list[str]:
-    """Compare every listed file of a folder with its manifest and return their names; `UserError` as of `check`."""
+    """Compare every listed file of a folder with its manifest and return their names; `UserError` as for `check`."""
     digests = Digests(folder)
     digests.check(digests.names)
     return digests.names

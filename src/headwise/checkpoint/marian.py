@@ -1,7 +1,7 @@
 """Translation models of Marian (`.npz`), with their vocabularies: files of Marian itself and of opus-mt.
 
 The settings are inside the file, as `special:model.yml`. Variables get the names of CTranslate2, so that there is one
-way from there to our network. Not here: Marian's models in the Hugging Face layout (`families.marian`).
+way from there to our network. See `families.marian` for Marian's models in the Hugging Face layout.
 
 Marian writes its settings and vocabularies in YAML that has nothing nested in it but lists. Everything is text, as
 Marian reads tokens: `no`, `null` and `1` are three words. U+0085 and U+2028 end lines in YAML 1.1, which PyYAML writes,

@@ -77,7 +77,7 @@ def with_row(card: str, name: str, value: str) -> str:
 
 
 def card_rows(config: RunConfig, about: Mapping[str, Any], n_parameters: int) -> dict[str, str]:
-    """The rows of the card: what the model is and what it was trained on."""
+    """The rows of the card: the kind of model, and its training data."""
     start = f" from the weights of `{about['init']}`" if about.get("init") else ""
     taken = " of the training files, taken out of them" if "held_out" in about["corpus"] else ""
     return {
@@ -139,7 +139,7 @@ def _shape(model: ModelConfig) -> str:
 
 
 def _changes(changes: Sequence[Mapping[str, Any]]) -> str:
-    """What a run changed when it was resumed.
+    """The changes that were made when a run was resumed.
 
     >>> _changes([{"step": 9, "name": "ranks", "before": 1, "now": 2}])
     'after step 9: ranks = 2 instead of 1'

@@ -1,7 +1,7 @@
 """The modules in `modules.json` of a folder of sentence-transformers.
 
-The first is the network of the folder; those after it turn its states into one vector. Not here: what they compute
- (`headwise.generation.sentences`).
+The first is the network of the folder; those after it turn its states into one vector. See
+`headwise.generation.sentences` for their computations.
 """
 
 import json

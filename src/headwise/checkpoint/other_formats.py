@@ -1,6 +1,6 @@
 """Recognises models of other programs by their content, for an error that says what to do with them.
 
-Not here: formats that are read (`ctranslate2_folder`, `argos`, `gguf_model`, `marian`).
+See `ctranslate2_folder`, `argos`, `gguf_model` and `marian` for formats that are supported.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ HEAD = 1 << 20  # bytes of a pickle that are searched
 
 
 def other_format(path: Path) -> str:
-    """What a file or folder is, and the next step; "" if it is not recognised.
+    """The format of a file or folder, and the next step; "" if it is not recognised.
 
     Nothing is unpickled.
     """

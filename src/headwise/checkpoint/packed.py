@@ -8,7 +8,7 @@ warning. The header also has a checksum of the content, so a damaged file is an 
 files of weights: if they are others now, the digest of the weights is computed and compared with the manifest.
 
 The file is read into memory, not mapped: a process that has it mapped would be killed when another program overwrites
-it in place. Not here: packing itself (`native`).
+it in place. See `headwise.native` for packing.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The precision of a pretrained network: that of its file or another; quantised files are refused.
 
-Not here: reading files (`published`), and int8 of models trained here (`headwise.network.quantized`).
+See `published` for reading files and `headwise.native.linear` for int8 of models trained here.
 """
 
 import re

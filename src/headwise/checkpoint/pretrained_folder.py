@@ -18,7 +18,7 @@ from headwise.native.library import library
 def read_pretrained_folder(
     folder: Path, device: str, dtype: str, ignore_keys: Collection[str] = (), unsupported: str = ""
 ) -> Folder:
-    """The model in a folder in the Hugging Face layout, or in an imported one; arguments as of `read.read_folder`."""
+    """The model in a folder in the Hugging Face layout, or in an imported one; arguments as for `read.read_folder`."""
     by_library = device == "cpu" and dtype in ("auto", "float32") and not ignore_keys
     if found := _for_library(folder) if by_library else None:
         return found

@@ -1,8 +1,8 @@
 """Read a folder in the Hugging Face layout: `config.json` and the tensors beside it.
 
 Tensors are mapped into memory, not copied: parameters are views of the file, unless the precision differs
-(`precision`). Everything that does not fit is listed in one `UserError`. Not here:
-tokenizers (`vocabulary`), writing (`write`).
+(`precision`). Everything that does not fit is listed in one `UserError`. See `vocabulary` for tokenizers and `write`
+for writing such files.
 """
 
 import re

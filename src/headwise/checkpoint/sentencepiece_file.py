@@ -1,7 +1,7 @@
 """A file of SentencePiece: its pieces with scores and types, its table of characters, its algorithm.
 
-The format is `sentencepiece_model.proto`. Not here: cutting texts (`sentencepiece_model` opens the library, and
-`tokenizer_classes` makes the tokenizer of a family from these pieces).
+The format is `sentencepiece_model.proto`. See `sentencepiece_model` for splitting texts by the library, and
+`tokenizer_classes` for the tokenizer that a family has with these pieces.
 """
 
 import struct
@@ -19,7 +19,7 @@ BPE = 2  # a model type; 1 is unigram
 
 @dataclass(frozen=True)
 class SentencePieceFile:
-    """What the file of a model says."""
+    """The content of a SentencePiece model file."""
 
     pieces: list[tuple[str, float]]  # with their scores, by id
     marked: dict[str, bool]  # control symbols (True) and user-defined ones (False)
@@ -45,7 +45,7 @@ def sentencepiece_model(path: Path) -> Any:
 
 
 def read_sentencepiece(path: Path) -> SentencePieceFile:
-    """What a file of SentencePiece says; `UserError` as of `sentencepiece_model`, which checks it."""
+    """Read a SentencePiece model file; `UserError` as from `sentencepiece_model`, which checks it."""
     _ = sentencepiece_model(path)
     pieces: list[tuple[str, float]] = []
     marked: dict[str, bool] = {}

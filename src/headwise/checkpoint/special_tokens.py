@@ -4,7 +4,7 @@ The files are `tokenizer_config.json`, and without `added_tokens_decoder` in it 
 `added_tokens.json`. A text is split at these tokens before anything else happens to it: by the tokenizers library, or
 by `token_splitter` for models of SentencePiece that are used as they are.
 
-Not here: the tokens that a class of tokenizers has without being told (`tokenizer_classes`).
+See `tokenizer_classes` for tokens that a class of tokenizers has without declaring them.
 """
 
 import re
@@ -27,7 +27,7 @@ EXTRA, ADDITIONAL, DECODER = "extra_special_tokens", "additional_special_tokens"
 
 @dataclass(frozen=True)
 class DeclaredTokens:
-    """What the files say."""
+    """The special tokens that the files of a folder declare."""
 
     settings: Mapping[str, Any]  # of tokenizer_config.json
     path: Path  # of the file that has the ids
@@ -196,7 +196,7 @@ def like(token: AddedToken, content: str) -> AddedToken:
 
 
 def token_splitter(tokens: Iterable[AddedToken]) -> Callable[[str], list[tuple[str, bool]]]:
-    """What splits a text into tokens (True) and the texts between them (False), the longest token first.
+    """A function that splits a text into special tokens (True) and other texts (False), the longest token first.
 
     As in `transformers`, a text also begins at a token that is no token because it is part of a word.
 

@@ -155,7 +155,7 @@ class StoredNetwork:
         return sum(parameter.numel() for parameter in self.network.parameters())
 
     def engine(self, compute: str) -> SearchEngine:
-        """What searches in this precision: the compiled library, or torch if the library cannot."""
+        """The search engine for this precision: the compiled library, or torch if the library does not support it."""
         if searcher := self.searcher(compute):
             return searcher
         form = self.form(compute)

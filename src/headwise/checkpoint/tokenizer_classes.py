@@ -5,8 +5,8 @@ of them stand around a text. The pieces are those of its own file (SentencePiece
 tokenizer.json, whose other steps do not count then: the settings in tokenizer_config.json do. Checked against
 transformers 5.23. The class of a folder is found as its `AutoTokenizer` finds it.
 
-Not here: Marian and M2M-100, which use SentencePiece itself (`vocabulary`); codes of languages around a text
-(`generation.languages`).
+See `vocabulary` for Marian and M2M-100, which use SentencePiece itself, and `generation.languages` for language codes
+around a text.
 """
 
 import base64
@@ -102,7 +102,7 @@ def class_of(settings: Mapping[str, Any], hf_config: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class TextSteps:
-    """What happens to a text before its pieces are found, and to pieces when they become a text."""
+    """The steps before a text is split into pieces, and those that turn pieces into a text."""
 
     normalizer: Any
     pre_tokenizer: Any
@@ -539,7 +539,7 @@ def _table_of(loaded: Tokenizer) -> bytes:
 
 
 def _ends(kind: TokenizerClass, tokenizer: Tokenizer, settings: Settings, named: Mapping[str, str]) -> Any:
-    """What puts special tokens around a text; those that are not in the vocabulary are left out."""
+    """The post-processor that puts special tokens around a text; tokens that are not in the vocabulary are left out."""
     ids = {token: i for token in named.values() if (i := tokenizer.token_to_id(token)) is not None}
     if kind.around is CLS_SEP_SEP and {named.get("sep_token"), named.get("cls_token")} <= ids.keys():
         ends = [(named[name], ids[named[name]]) for name in ("sep_token", "cls_token")]

@@ -5,8 +5,8 @@ SentencePiece models (Marian), one (T5, XLNet, ALBERT, DeBERTa, mBART, LLaMA 1 a
 Whisper) or WordPieces (BERT, ELECTRA, MPNet). Special and added tokens are found in a text before anything else
 (`special_tokens`).
 
-Not here: our own tokenizer (`headwise.data`), what each class of tokenizers does (`tokenizer_classes`), chat templates,
-language codes.
+See `headwise.data.tokenizer` for the tokenizer of models trained here, `tokenizer_classes` for the classes of
+tokenizers, `generation.chat` for chat templates and `generation.languages` for language codes.
 """
 
 import hashlib
@@ -87,7 +87,7 @@ def marks_around(marks: Sequence[int], ids: Sequence[int]) -> tuple[int, int]:
 
 
 def bare(vocabulary: Vocabulary) -> tuple[Callable[[str], list[int]], list[int], list[int]]:
-    """What encodes a text without the marks that a vocabulary puts around it; those before it, and those behind."""
+    """An encoder of texts without the special tokens around them; the tokens before a text, and those behind it."""
     marks, example = vocabulary.encode(""), vocabulary.encode("a")
     before, behind = marks_around(marks, example)
 
@@ -142,7 +142,7 @@ def _undamaged(
 
 
 def _complete(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
-    """What the file says but for the padding and the cutting stored in it, which were those of somebody's batch."""
+    """The tokenizer of the file without the padding and truncation stored in it, which belong to somebody's batch."""
     loaded = library_tokenizer(folder / "tokenizer.json")
     tokenizer = class_tokenizer(folder, hf_config, "tokenizer.json", loaded)
     tokenizer.no_padding()
@@ -151,7 +151,7 @@ def _complete(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
 
 
 def _of_class(name: str) -> VocabularyReader:
-    """What reads the file of this name as the folder's class of tokenizers does."""
+    """The reader of the file of this name for the folder's class of tokenizers."""
 
     def read(folder: Path, hf_config: Mapping[str, Any]) -> Vocabulary:
         return _of_library(class_tokenizer(folder, hf_config, name), tokenizer_values(folder))
@@ -322,7 +322,7 @@ def _of_sentencepiece(
 
 
 def _language_code(text: str) -> tuple[list[str], str]:
-    """What a multilingual Marian model is to write, and the text behind it.
+    """The target language in front of a text for a multilingual Marian model, and the text behind it.
 
     >>> _language_code(">>fra<< A dog.")
     (['>>fra<<'], ' A dog.')

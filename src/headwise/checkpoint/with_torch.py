@@ -38,7 +38,7 @@ def build_published(folder: Path, device: str, dtype: str) -> Built:
 
 
 def read_published(folder: Path, device: str, dtype: str, ignore_keys: Collection[str] = ()) -> Folder:
-    """A pretrained model of any kind; arguments as of `read_folder`."""
+    """A pretrained model of any kind; arguments as for `read_folder`."""
     found = read_pretrained(folder, device, dtype, ignore_keys)
     automatic = _automatic(device, getattr(found.config, "family", "")) if dtype == "auto" else "float32"
     return replace(found, weights=StoredNetwork(lambda: prepared(found.network, automatic), None))

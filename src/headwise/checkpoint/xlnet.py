@@ -1,6 +1,6 @@
 """XLNet in the Hugging Face layout, read and written.
 
-Not here: names and shapes (`checkpoint.xlnet_names`) and how tensors are read (`published`).
+See `checkpoint.xlnet_names` for names and shapes and `published` for reading tensors.
 """
 
 from collections.abc import Mapping

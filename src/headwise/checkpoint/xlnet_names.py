@@ -1,6 +1,6 @@
 """XLNet in the Hugging Face layout, in and out: the keys of config.json and the names in model.safetensors.
 
-One table serves both directions. Not here: reading and writing the files themselves.
+One table serves both directions. See `xlnet` and `published` for reading the files.
 """
 
 from collections.abc import Callable, Mapping
@@ -153,7 +153,7 @@ def xlnet_from_hf(config: Mapping[str, Any], tensors: Mapping[str, Tensor], orig
         origin: where they come from, for errors.
 
     Raises:
-        UserError: as of `shape_from_hf`; or tensors are missing, unexpected or of the wrong shape, all by their names
+        UserError: as for `shape_from_hf`; or tensors are missing, unexpected or of the wrong shape, all by their names
             in the file.
     """
     shape = shape_from_hf(config)
