@@ -2,8 +2,8 @@
 
 Question and context are read together, long contexts in overlapping passages. The answer is the best span of all
 passages, at most `LONGEST` tokens long. The score of no answer is that of the first token, the lowest over all
-passages. All this is as in the example of `transformers`. Not here: files (`headwise.data.questions`), scores
-(`headwise.evaluate.answers`), training (`tasks.answering`).
+passages. All this is as in the example of `transformers`. See `headwise.data.questions` for files,
+`headwise.evaluate.answers` for scores and `tasks.answering` for training.
 """
 
 import math
@@ -98,7 +98,7 @@ def _parts(n: int, room: int, overlap: int) -> list[slice]:
 def passage_logits(
     network: EncoderNetwork, typed: bool, passages: Sequence[Passage]
 ) -> list[Float32[np.ndarray, "length 2"]]:
-    """The logits of each token of each passage for the start and the end of the answer; `typed` as of `TextReader`."""
+    """The logits of each token of each passage for the start and the end of the answer; `typed` as for `TextReader`."""
     return network.outputs([one.read for one in passages], typed)
 
 

@@ -1,4 +1,4 @@
-"""What embedding, classification, tagging, answers and masked tokens ask of a network: a protocol in numpy.
+"""The interface of encoders, in numpy, for embedding, classification, tagging, answers and masked tokens.
 
 `LibraryEncoder` is the compiled library's; `torch_encoder` has that of torch.
 """
@@ -69,7 +69,7 @@ class LibraryEncoder:
     def _read(
         self, texts: Sequence[Any], types: Sequence[Any] | None, output: Callable[[TokenStates], Any]
     ) -> Iterator[tuple[int, Any]]:
-        """What `output` makes of the states of each text."""
+        """The result of `output` for the states of each text."""
 
         def read(chunk: list[int]) -> list[tuple[int, Any]]:
             kinds = None if types is None else [types[i] for i in chunk]

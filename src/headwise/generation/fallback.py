@@ -3,7 +3,7 @@
 A text that repeats itself (it compresses by more than 2.4) or is improbable (mean log-probability of a token below
 -1.0) is sampled again at a temperature of 0.2, 0.4 ... 1.0 until it is neither; the best of five samples counts. A
 window is silence, and skipped, if the probability of no speech is above 0.6 and the text is improbable. The text is the
-prompt of the next window unless its temperature was above 0.5. Not here: the search itself, and windows (`transcribe`).
+prompt of the next window unless its temperature was above 0.5. See `transcribe` for windows and their search.
 """
 
 import zlib

@@ -1,6 +1,6 @@
 """Labels of texts: the predictions of classifiers, kinds of problems, and names of classes.
 
-Not here: labels of images (`models.vision`), special tokens around a text (`reading`), training (`headwise.tasks`).
+See `models.vision` for labels of images, `reading` for special tokens around a text and `headwise.tasks` for training.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Predictions come from the query stream, which does not see the token itself; embeddings come from the content stream.
 `continue_prompts`, `perplexity`, `fill` and `embed` are shared by all families; the classes here give them a network
-with the right reading order. Not here: the network (`headwise.architectures.xlnet`).
+with the right reading order. See `headwise.architectures.xlnet` for the network.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """One text or a pair as input of an encoder: special tokens around and between texts, and truncation.
 
-Not here: the vocabularies themselves (`headwise.checkpoint.vocabulary`), batches (`headwise.data.labelled`).
+See `headwise.checkpoint.vocabulary` for the vocabularies and `headwise.data.labelled` for batches.
 """
 
 from collections.abc import Callable, Sequence

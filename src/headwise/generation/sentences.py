@@ -2,7 +2,7 @@
 
 `modules.json` lists a network, a pooling and further steps (`Dense`, `Normalize`); the module of the network limits the
 length of texts, and `config_sentence_transformers.json` has prompts. Everything else is an error, because the vectors
-would differ. Not here: arithmetic (`embed`).
+would differ. See `embed` for the arithmetic.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
 """Token classification: names of persons and places, or parts of speech, by an encoder with a head for tokens.
 
 As in `transformers`, words are tokenized one by one, with a blank before all but the first, and the first token of a
-word gives its tag. A sentence that is too long for the network is read in parts, split between words. Not here: files
-(`headwise.data.tagged_texts`), training (`headwise.tasks.tagging`).
+word gives its tag. A sentence that is too long for the network is read in parts, split between words. See
+`headwise.data.tagged_texts` for files and `headwise.tasks.tagging` for training.
 """
 
 from collections.abc import Sequence
@@ -112,7 +112,7 @@ def _part(reader: TextReader, pieces: Sequence[Sequence[int]], number: int, word
 def word_logits(
     network: EncoderNetwork, typed: bool, parts: Sequence[PartOfSentence]
 ) -> list[Float32[np.ndarray, "words classes"]]:
-    """The logits of each word, a matrix for each sentence; `typed` as of `TextReader`."""
+    """The logits of each word, a matrix for each sentence; `typed` as for `TextReader`."""
     n = max((one.sentence for one in parts), default=-1) + 1
     together: list[list[np.ndarray]] = [[] for _ in range(n)]
     for part, logits in zip(parts, network.outputs([one.read for one in parts], typed), strict=True):

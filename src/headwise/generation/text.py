@@ -1,7 +1,7 @@
 """Causal language models on token ids: continuations of prompts, and perplexity.
 
 The network is a `contract.TextNetwork`, in the compiled library (`models.language_model`) or in torch
-(`models.torch_language`). Not here: stop strings (`headwise.decode.streaming`), chats (`chat`).
+(`models.torch_language`). See `headwise.decode.streaming` for stop strings and `chat` for chats.
 """
 
 import math

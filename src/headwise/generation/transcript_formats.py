@@ -1,6 +1,6 @@
 """Transcripts, and their files: plain text, subtitles (SubRip and WebVTT, https://www.w3.org/TR/webvtt1/) and JSON.
 
-Not here: reading subtitles to translate them (`headwise.localisation.subtitles`).
+See `headwise.localisation.subtitles` for the translation of subtitles.
 """
 
 import json
