@@ -4,7 +4,7 @@ A file is a `Document` of `Unit`s (`unit.py`); each format has a module. `memory
 `fill.py` translates the untranslated units of a document; all other bytes stay as they are. In monolingual formats
 (`passages.py`) a translation replaces its source. `placeholders.py` finds what must survive a translation (tags,
 placeholders, addresses); inline markup is a tree (`inline_tree.py`), which every translation has, too
-(`placed_codes.py`). Not here: text line by line (`cli/translate.py`).
+(`placed_codes.py`). See `cli/commands/translate.py` for translating text line by line.
 
 A new format is a row of `FORMATS`, a function `read_FORMAT(path, data, languages)` that returns a `Document`, and its
 entry in `reading.READERS`. For a monolingual format it returns `Passages(Characters(path, data), passages)`: the

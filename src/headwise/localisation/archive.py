@@ -1,6 +1,6 @@
 """Documents that are ZIP archives of files: each file with text is a document of its own, all others stay.
 
-Not here: the formats of the files (`word.py`, `office_xml.py`, `open_document.py`, `epub.py`).
+See `word.py`, `office_xml.py`, `open_document.py` and `epub.py` for the formats of the files.
 """
 
 from bisect import bisect_left

@@ -4,7 +4,8 @@ A first line such as `sep=|` names another separator, as for Excel. As spreadshe
 does not start its field is a character like others.
 
 The columns are those whose names are `source` and `target` (or `translation`), or the codes of the languages. A row
-with an empty translation is a unit; all other fields keep their bytes. Not here: parallel text for training (`data`).
+with an empty translation is a unit; all other fields keep their bytes. See `headwise.data.columns` for tables of
+parallel text for training.
 """
 
 import re

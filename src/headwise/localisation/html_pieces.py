@@ -2,8 +2,8 @@
 
 `turbohtml` builds the tree and reports where each tag is; this module puts tags and texts back in the order of the
 file. An element without an end tag ends where the next tag outside of it begins. In XHTML (`.xhtml`, or an XML
-declaration) `<a/>` is an empty element, and the content of a CDATA section is not markup. Not here: what is translated
-(`html_page.py`).
+declaration) `<a/>` is an empty element, and the content of a CDATA section is not markup. See `html_page.py` for the
+text to translate.
 """
 
 import re

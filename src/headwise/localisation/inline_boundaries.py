@@ -1,6 +1,6 @@
 """Blanks around inline markup that is at a new place: emphasis of Markdown and markup of reStructuredText need them.
 
-Not here: which codes are ends of emphasis (`inline_pairs.py`), and blocks of both formats (`markdown.py`, `rst.py`).
+See `inline_pairs.py` for the codes that end emphasis, and `markdown.py` and `rst.py` for blocks.
 """
 
 import re

@@ -123,7 +123,7 @@ def _alone(code: Code, role: str) -> str:
 
 
 def _role(code: Code, languages: Sequence[str]) -> tuple[str, str]:
-    """What a code may be by its text, and a key that its partner has, too."""
+    """The roles that a code may have by its text, and a key that it shares with its partner."""
     text = code.text
     if text[:1] == "<":
         return _tag_role(text)

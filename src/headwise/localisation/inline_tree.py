@@ -2,7 +2,7 @@
 
 A model gets the words alone (`bare_text`), as a reader sees them: a line break separates words, a bold letter does not.
 The smallest units are atoms: words without their punctuation, and single punctuation marks; a code inside a word
-divides it. Not here: the kinds of codes (`inline_pairs.py`), and their positions in a translation (`placed_codes.py`).
+divides it. See `inline_pairs.py` for the kinds of codes and `placed_codes.py` for their positions in a translation.
 """
 
 import re
@@ -42,7 +42,7 @@ class Atom:
 
 @dataclass
 class Gap:
-    """What is between two atoms, or before the first or after the last one."""
+    """The codes between two atoms, or before the first or after the last one."""
 
     codes: list[int] = field(default_factory=list)  # numbers of codes
     blanks: list[str] = field(default_factory=lambda: [""])  # before, between and after them; one more than codes

@@ -1,7 +1,7 @@
 """Recognises kinds of JSON message catalogues, and JSON that is not a catalogue (`package-lock.json`, schemas).
 
 A file is not a catalogue if its keys are those of a known other kind of file, or if it has more numbers and identifiers
-than different texts. Not here: positions of texts (`json_messages.py`).
+than different texts. See `json_messages.py` for positions of texts.
 """
 
 import re
@@ -50,7 +50,7 @@ def _are_described(entries: list[Any], key: str) -> bool:
 
 
 def why_not_messages(whole: Any) -> str:
-    """What a file is instead of a message catalogue; "" for a catalogue.
+    """The kind of a file that is no message catalogue; "" for a catalogue.
 
     >>> why_not_messages({"name": "a", "lockfileVersion": 3}), why_not_messages({"title": "A dog"})
     ("a package lock: it has the key 'lockfileVersion'", '')

@@ -4,8 +4,7 @@ A masked text has the same length and lines. What is no text becomes `FILLER`; a
 line that contains the indented lines below it becomes an item of a list. Dialects: Python-Markdown with its extensions
 and mkdocs-material (admonitions, tabs, definition lists, attribute lists, snippets, abbreviations), GitHub and Obsidian
 (alerts, footnotes, maths), Docusaurus, VitePress and MyST (directives, roles, targets), Jinja, Liquid and Hugo
-(templates). What template tags such as `{% raw %}` enclose is code. Not here: markup inside a line
-(`placeholders.py`).
+(templates). What template tags such as `{% raw %}` enclose is code. See `placeholders.py` for markup inside a line.
 """
 
 import re

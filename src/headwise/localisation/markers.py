@@ -1,7 +1,7 @@
 """Markers: `⓵` to `⓾` stand for the codes of a sentence.
 
 A model that was trained on translation memories (`memory.py`) has them in its vocabulary and copies them. Texts that
-contain such characters already are not changed. Not here: models without markers (`placed_codes.py`).
+contain such characters already are not changed. See `placed_codes.py` for models without markers.
 """
 
 import re

@@ -1,8 +1,8 @@
 """XML with byte positions: a tree of elements that knows where each element is in the file, for exact edits.
 
 External document types are not read, and entity declarations are rejected: they allow exponential expansion and reading
-of other files (the attacks listed at https://pypi.org/project/defusedxml). Not here: the meaning of elements (`tmx.py`,
-`xliff.py`).
+of other files (the attacks listed at https://pypi.org/project/defusedxml). See `tmx.py` and `xliff.py` for the meaning
+of elements.
 """
 
 import codecs

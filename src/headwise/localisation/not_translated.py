@@ -1,6 +1,6 @@
 """Lists the texts of a document that are never translated, so that nobody takes a file for completely translated.
 
-Not here: units that could not be translated, which have a warning (`fill.py`).
+See `fill.py` for units that could not be translated, which have a warning.
 """
 
 from collections import Counter

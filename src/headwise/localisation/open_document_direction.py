@@ -105,7 +105,7 @@ class OpenDocumentDirection:
         return with_attributes(tag, **{name: self._style_name(base, align)})
 
     def edits(self) -> Iterator[SpanEdit]:
-        """What changes with any translation: fonts, tables, and styles for the paragraphs of `start_tag`."""
+        """The edits that any translation needs: fonts, tables, and styles for the paragraphs of `start_tag`."""
         yield from self._font_edits(self.part.root)
         automatic = self._styles.automatic
         for style in automatic.children if automatic and self._direction else ():

@@ -1,7 +1,7 @@
 """Monolingual files: a translation replaces its source.
 
 A format module (`json_messages.py`, `subtitles.py`, ...) finds the passages and writes translations in its syntax; all
-other bytes stay. Such formats cannot mark machine translation. Not here: bilingual formats.
+other bytes stay. Such formats cannot mark machine translation. Bilingual formats have their own modules.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Translation through a third language (pivoting): the first of two models translates for the second.
 
-Not here: pivoting of the server, which queues sentences for each model (`serve.pivot`).
+See `serve.pivot` for pivoting on the server, which queues sentences for each model.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ class PivotTranslator:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """That of a model without markers for placeholders if there is one, because markers must pass through both."""
+        """The tokenizer of a model without placeholder markers if there is one, because markers must pass both."""
         return min((self.first.tokenizer, self.second.tokenizer), key=supports_markers)
 
     def translate(self, texts: Sequence[str], prefix: str = "", **settings: Any) -> list[Translation]:

@@ -284,7 +284,7 @@ class _Placement:
 
 @dataclass(frozen=True)
 class _Side:
-    """What is around a code in the source."""
+    """The surroundings of a code in the source."""
 
     gap: Gap
     kind: str  # as `Code.kind`; `POINT` for the ends of a span without words

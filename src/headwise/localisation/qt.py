@@ -19,7 +19,7 @@ OLD = ("obsolete", "vanished")
 
 @dataclass(frozen=True)
 class Place:
-    """Where the translation of a unit belongs."""
+    """The position of the translation of a unit."""
 
     message: Element
     form: int = -1  # numerus form; -1 for a message without

@@ -1,7 +1,7 @@
 """The translation memory of the segment pipeline: exact matches replace translation, fuzzy ones are offered.
 
 A match is exact if text and codes are equal, apart from the number of blanks. The pipeline looks up whole units first,
-then their lines, then their sentences. Not here: training pairs from memories (`memory`).
+then their lines, then their sentences. See `memory` for training pairs from memories.
 """
 
 from bisect import bisect_left, bisect_right

@@ -2,8 +2,8 @@
 
 A sentence without words stays as it is, and one that a translation memory has is taken from it. Any other is translated
 by up to three methods, until one preserves exactly its codes: with markers, if the model was trained on them; as it is;
-and without codes, which are then placed by word alignment. Not here: units of documents (`fill`), and splitting of
-texts (`sentences`).
+and without codes, which are then placed by word alignment. See `fill` for units of documents and `sentences` for
+splitting of texts.
 """
 
 from collections.abc import Callable, Generator, Sequence

@@ -2,7 +2,7 @@
 
 `sentencex` finds sentence ends; it knows the abbreviations of about forty languages. Line ends of a text and blanks
 between its sentences stay. A sentence of more than `MAX_SENTENCE` characters is split, so that a server can translate
-others between its parts. Not here: sentences that are too long for a model (`decode.translator.split_text`).
+others between its parts. See `decode.translator.split_text` for sentences that are too long for a model.
 """
 
 import re
@@ -31,7 +31,7 @@ class SentenceSpan:
     same_line: bool = False  # whether the next sentence is in the same line
 
     def behind_translation(self, text: str) -> str:
-        """What follows the translation `text`: no blank in Chinese and Japanese, a blank in other languages."""
+        """The separator after the translation `text`: no blank in Chinese and Japanese, a blank in other languages."""
         same = space_after(without_inline_codes(self.parts)) == space_after(text)
         return self.behind if same or not (text and self.same_line) else space_after(text)
 

@@ -29,7 +29,7 @@ class SlideDirection:
 
     @property
     def direction(self) -> str:
-        """That of the language."""
+        """The direction of the language."""
         return direction_of(self.language)
 
     def paragraph(self, properties: str, prefix: str, start: int) -> str:
@@ -70,7 +70,7 @@ class SlideStyles:
         self._source = cache(lambda name: Source(f"{path}: {name}", files[name]) if name in files else None)
 
     def inherited(self, name: str, slide: Source) -> Mapping[int, Mapping[str, str]]:
-        """What the paragraphs of a slide inherit, by their start."""
+        """The inherited properties of the paragraphs of a slide, by their start."""
         layout = self._related(name, "slideLayout")
         above = [one for one in (layout, self._related(layout, "slideMaster")) if one]
         default = self._source(PRESENTATION)

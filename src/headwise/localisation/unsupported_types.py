@@ -1,7 +1,7 @@
 """Recognises files that are neither documents (`FORMATS`) nor plain text, whose keys and tags would be translated.
 
-They are recognised by name and by content. Language codes are not file types: `train.cs` is Czech. Not here: documents
-with a wrong ending, which the reader of that format rejects.
+They are recognised by name and by content. Language codes are not file types: `train.cs` is Czech. Documents with a
+wrong ending are rejected by the reader of that format.
 """
 
 import re

@@ -115,7 +115,7 @@ class DirectionMarks(Protocol):
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs between Word and PowerPoint."""
+    """The differences between Word and PowerPoint."""
 
     text_attributes: str  # of an element with text
     nested: bool  # whether paragraphs may contain others, in text boxes

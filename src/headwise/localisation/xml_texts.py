@@ -1,6 +1,6 @@
-"""Monolingual XML files: a translation replaces the content of an element, or stands in a new element.
+"""Monolingual XML files: a translation replaces the content of an element, or is added in a new element.
 
-Not here: which elements are texts (`android.py`, `resx.py`).
+See `android.py`, `apple_strings.py` and `resx.py` for the elements that are texts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
