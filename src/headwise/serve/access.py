@@ -1,8 +1,7 @@
 """Middleware around all requests: allowed hosts and origins, API keys, size and time limits, and the log.
 
 Against DNS rebinding, a request must be for an address of this server; pages of other sites need the operator's
-permission. Plain ASGI, so that a body is counted while it is received. Not here: the content of requests
-(`parameters`).
+permission. Plain ASGI, so that a body is counted while it is received. See `parameters` for the content of requests.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ OnRequestEnd = Callable[[str, str, int, float], None]  # method, path, status, s
 
 @dataclass(frozen=True)
 class AccessRules:
-    """Who may send requests."""
+    """The hosts, sites and API keys that may send requests."""
 
     host: str = "127.0.0.1"  # address that the server is bound to
     names: tuple[str, ...] = ()  # further host names, such as those of a proxy

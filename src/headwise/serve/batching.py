@@ -3,8 +3,8 @@
 The model works in one thread, a batch at a time; meanwhile sentences gather on the event loop. Requests get equal
 shares of tokens (start-time fair queueing, Goyal et al. 1996: each sentence is tagged with the tokens that its request
 has had, and the lowest tag is next), so that a long document delays a short request by at most a batch. Sentences of
-cancelled requests leave the queue untranslated, and a batch that nobody waits for any more is cancelled. Not here:
-HTTP, and models.
+cancelled requests leave the queue untranslated, and a batch that nobody waits for any more is cancelled. See `routes`
+for HTTP and `models` for the models.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A cache of translated sentences of one model, of which the least recently used are dropped.
 
-A sentence has the same translation alone and in any batch, so a cached one is what the model would give. Not here: the
-queue, which asks the cache first (`batching`).
+A sentence has the same translation alone and in any batch, so a cached one is what the model would give. See `batching`
+for the queue, which asks the cache first.
 """
 
 from collections import OrderedDict

@@ -1,6 +1,6 @@
 """Limits of connections that uvicorn does not have: time and size of headers, time of sending, number of connections.
 
-A client is an IP address. Not here: limits of bodies (`access`) and of responses (`routes`).
+A client is an IP address. See `access` for the limits of bodies and `routes` for those of responses.
 """
 
 import json

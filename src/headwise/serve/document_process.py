@@ -2,7 +2,7 @@
 
 The server starts `fork_documents` as its own program, without torch and without threads, so that forking is safe and
 takes milliseconds. A process has limits of processor time and memory, set by the kernel; it is killed when the server
-says so, or when the server has ended for any reason. Not here: the server's side (`documents`).
+says so, or when the server has ended for any reason. See `documents` for the server's side.
 """
 
 import gc

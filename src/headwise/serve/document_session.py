@@ -1,7 +1,7 @@
 """The documents of a request in the process that reads and fills them: calls in, sentences and filled files out.
 
-A call and its reply are JSON values, each with bytes (`frame`). Documents stay here from reading to filling. Not here:
-processes (`document_process`) and the server's side (`documents`).
+A call and its reply are JSON values, each with bytes (`frame`). Documents stay here from reading to filling. See
+`document_process` for the processes and `documents` for the server's side.
 """
 
 import json

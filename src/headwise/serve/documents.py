@@ -2,7 +2,7 @@
 
 Only sentences and outputs cross its socket; the document stays in the process from reading to filling. A request that
 ends early kills its process. On systems that cannot fork (Windows), documents are read in threads, without these
-limits. Not here: what happens in the process (`document_process`, `document_session`).
+limits. See `document_process` and `document_session` for the process.
 """
 
 import asyncio

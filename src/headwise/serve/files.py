@@ -1,4 +1,4 @@
-"""Uploaded files, parsed by `localisation`, and the names of translated ones. Not here: where they are (`storage`)."""
+"""Uploaded files, parsed by `localisation`, and the names of translated ones. See `storage` for their place on disk."""
 
 import re
 from collections.abc import Sequence

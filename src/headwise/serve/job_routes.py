@@ -1,6 +1,6 @@
 """The request handlers of document jobs under /v1/documents.
 
-Not here: the jobs themselves (`jobs`), and what handlers share (`routes`).
+See `jobs` for the jobs and `routes` for what handlers share.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Document jobs: files that are translated in the background, and stay with their reports for a limited time.
 
-Uploads, results and reports are files on disk, so a waiting job holds no document in memory. Ids cannot be guessed,
-and a job is found only with the API key that created it. Not here: HTTP (`job_routes`), translation (`translation`),
-and how long files are kept (`storage`).
+Uploads, results and reports are files on disk, so a waiting job holds no document in memory. Ids cannot be guessed, and
+a job is found only with the API key that created it. See `job_routes` for HTTP, `translation` for translation and
+`storage` for how long files are kept.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Prometheus metrics: requests, latencies, queued sentences, batch sizes, usage by API key.
 
-They contain no text, no key, and no label from a client. Not here: the calls (`routes`, `access`).
+They contain no text, no key, and no label from a client. See `routes` and `access` for the calls that are counted.
 """
 
 from collections.abc import Iterable, Sequence

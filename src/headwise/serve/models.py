@@ -1,7 +1,7 @@
 """The served models: their languages, loading on the first request, and unloading when idle.
 
-Each model has one thread (`batching`), in which it is loaded, translates and is unloaded. Not here: texts of several
-sentences (`translation`).
+Each model has one thread (`batching`), in which it is loaded, translates and is unloaded. See `translation` for texts
+of several sentences.
 """
 
 import gc
@@ -53,7 +53,7 @@ class SentenceTranslation:
 
 @runtime_checkable
 class PairModel(Protocol):
-    """What translates the sentences of a language pair: a model, or two models through a third language (`pivot`)."""
+    """A model for a language pair, or two models that translate through a third language (`pivot`)."""
 
     @property
     def is_loaded(self) -> bool: ...  # whether it is in memory

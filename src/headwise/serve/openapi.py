@@ -1,6 +1,6 @@
 """The OpenAPI document, from the tables of `parameters`, and the schemas of responses.
 
-Not here: its page (`page`), and the responses (`routes`).
+See `page` for the page that shows it and `routes` for the responses.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Translation through a third language (pivoting), for language pairs without a model of their own.
 
-The glossaries of the server apply in each of the two steps. Not here: which pairs are served (`router`).
+The glossaries of the server apply in each of the two steps. See `router` for the language pairs that are served.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """How far the translation of a document is, and a queueing of its sentences that leaves room for others.
 
-Not here: the jobs that have documents (`jobs`).
+See `jobs` for jobs that have documents.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""What translates each language pair, and its translation memory.
+"""The model for each language pair, and its translation memory.
 
-Not here: the models (`models`), and translation through a third language (`pivot`).
+See `models` for the models and `pivot` for translation through a third language.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class ModelRouter:
         self.codes = tuple(dict.fromkeys(code for pair in self.by_pair for code in pair))
 
     def find(self, source: str, target: str) -> PairModel:
-        """What translates a language pair; `UserError` with LibreTranslate's message if there is none."""
+        """The model for a language pair; `UserError` with LibreTranslate's message if there is none."""
         if (source, target) in self.by_pair:
             return self.by_pair[source, target]
         for code in (source, target):

@@ -1,7 +1,7 @@
 """The request handlers: LibreTranslate's API, our own API under /v1, and the pages.
 
 LibreTranslate accepts JSON, forms and queries at the same addresses, so bodies are read here and validated by the
-tables of `parameters`. Not here: access control (`access`), and running the server (`server`).
+tables of `parameters`. See `access` for access control and `server` for running the server.
 """
 
 import asyncio

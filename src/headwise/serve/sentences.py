@@ -1,7 +1,7 @@
 """Translation of the sentences of texts by a served model, with placeholders, addresses and emoji preserved.
 
 A sentence without codes is queued as it is. One with codes goes through the segment pipeline that files use
-(`localisation.segments`). Not here: splitting of texts (`translation`), and documents.
+(`localisation.segments`). See `translation` for the splitting of texts, and `documents` for documents.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """Suggested translations of clients, in a translation memory (.tmx) that `train` and other tools read.
 
-The file is replaced by a longer one for each suggestion, while the server holds its lock. Not here: the request
-(`routes`).
+The file is replaced by a longer one for each suggestion, while the server holds its lock. See `routes` for the request.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Translation of texts and documents: their sentences are queued for a model, and joined again.
 
 Placeholders, addresses and emoji are preserved (`sentences`), and in a document (HTML, a file) its tags, too, as in
-`headwise translate`. Not here: HTTP (`routes`) and files (`files`).
+`headwise translate`. See `routes` for HTTP and `files` for files.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Usage of the server by each API key, or each address if there are no keys, and its limits per hour.
 
-An hour begins with the first request of a client. Counts are kept in memory, for a bounded number of clients. Not here:
-the check of keys (`access`), and the metrics (`metrics`).
+An hour begins with the first request of a client. Counts are kept in memory, for a bounded number of clients. See
+`access` for the check of keys and `metrics` for the metrics.
 """
 
 import ipaddress
@@ -58,11 +58,11 @@ class UsageCounter:
         self._count(client, 1, characters)
 
     def expect(self, characters: int) -> None:
-        """Check whether sentences of a file of the current request may be translated; `RequestError` as of `start`."""
+        """Check whether sentences of a file of the current request may be translated; `RequestError` as for `start`."""
         self._check(_client.get(), 0, characters)
 
     def add(self, characters: int) -> None:
-        """Count a translated sentence of a file of the current request; `RequestError` as of `start`."""
+        """Count a translated sentence of a file of the current request; `RequestError` as for `start`."""
         self._check(_client.get(), 0, characters)  # other requests of the client may have been counted meanwhile
         self._count(_client.get(), 0, characters)
 

@@ -1,4 +1,4 @@
-"""Responses of the explorer. Not here: HTTP.
+"""Responses of the explorer. See `server` for HTTP.
 
 A model does one thing at a time. Of the waiting requests of a page only the newest is answered, because its user has
 typed on; and only a few may wait.
@@ -82,7 +82,7 @@ class ExplorerModel:
         self.reads_files = model.reads in ("picture", "sound")
 
     def described(self) -> dict[str, Any]:
-        """What the page needs first."""
+        """The data that the page shows first: the name of the model, and its views."""
         return {"name": self.name, **self.contents.of_model(self.model)}
 
     def translated(self, request: ExplorerRequest) -> dict[str, Any]:
