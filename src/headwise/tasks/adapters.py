@@ -1,7 +1,7 @@
 """Fine-tuning with LoRA adapters, for the job of any task that starts from a pretrained model.
 
-Objective and validation are the job's. Not here: the adapters (`network/low_rank.py`) and their folder
-(`checkpoint/adapter_layout.py`).
+Objective and validation are the job's. See `network/low_rank.py` for the adapters and `checkpoint/adapter_layout.py`
+for their folder.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Training encoder-decoders that write about sounds or images: cross-entropy of the next token.
 
-Validation computes the same loss, and metrics of greedy search. Not here: the inputs, the search and the metrics
-(`captioning`, `transcription`).
+Validation computes the same loss, and metrics of greedy search. See `captioning` and `transcription` for inputs, search
+and metrics.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 The loss is cross-entropy over cosines times 20 with in-batch negatives (arXiv:1705.00652, section 4.4), the
 `MultipleNegativesRankingLoss` of sentence-transformers. Duplicates within a batch are not negatives of each other. The
-result is a folder of sentence-transformers. Not here: pooling and later steps (`headwise.generation.embed`).
+result is a folder of sentence-transformers. See `headwise.generation.embed` for pooling and later steps.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Training from scratch for tasks that fine-tune: first write an untrained model folder, then fine-tune it.
 
 The folder is part of the run (`bert-begun`, `vit-gpt2-begun`). It has random weights and a vocabulary trained on the
-training texts; head, files, metrics and layout are those of fine-tuning. A resumed run uses it again. Not here: the
-files of the folder (`checkpoint/from_scratch.py`), and vision-encoder-decoders (`checkpoint/compose.py`).
+training texts; head, files, metrics and layout are those of fine-tuning. A resumed run uses it again. See
+`checkpoint/from_scratch.py` for the files of the folder and `checkpoint/compose.py` for vision-encoder-decoders.
 """
 
 import shutil

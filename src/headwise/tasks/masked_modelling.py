@@ -1,7 +1,7 @@
 """Training masked language models (BERT, RoBERTa) on running text, from scratch or from a model with the head for it.
 
-The result is a folder in the Hugging Face layout. Texts and checks are those of `language_modelling`. Not here: masking
-(`data/masking.py`).
+The result is a folder in the Hugging Face layout. Texts and checks are those of `language_modelling`. See
+`data/masking.py` for masking.
 """
 
 from collections.abc import Sequence

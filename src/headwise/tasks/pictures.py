@@ -1,6 +1,6 @@
 """Training image classification: from scratch, in ViT's layout, or from a pretrained ViT or DeiT.
 
-Not here: image files and augmentation (`data/pictures.py`).
+See `data/pictures.py` for image files and augmentation.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Several labels for a text, and regression: losses and validation, as in `transformers` for these problem types.
 
-Several labels have binary cross-entropy, averaged over labels; a number has the squared error. Not here: one label for
-a text, and the job (`classification`).
+Several labels have binary cross-entropy, averaged over labels; a number has the squared error. See `classification` for
+one label for each text, and for the job.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Checks of the output folder, and changes that a resumed run may make: some settings, and more training files.
+"""Checks of the output folder, and the changes allowed in a resumed run: some settings, and more training files.
 
 A run never replaces a model, a log or a tokenizer of another run. A folder has a run that can be resumed if it has
 checkpoints or the `STARTED` marker (see `training.checkpoint`). A model without either cannot be resumed.
@@ -236,7 +236,7 @@ def _check_same_run(
 
 
 def _advice_on_files(request: TrainRequest, run: Mapping[str, Any], now: Mapping[str, Any], key: str) -> str:
-    """What to do about training or validation files that are not those of the run."""
+    """The advice on training or validation files that are not those of the run."""
     if key == "key":
         names, added = run["corpus"]["train"], [name for one in run.get("changes", []) for name in one.get("added", [])]
         more = f"; repeat --add {' '.join(added)}" if added and not request.add else ""

@@ -24,7 +24,7 @@ JOBS: Table[TaskJobs] = Table(
 
 
 def fine_tuning_of(task: str) -> FineTuning:
-    """The fine-tuning of a task that has it."""
+    """The fine-tuning of a task; the task must support it."""
     found = JOBS[task].fine_tuning
     assert found
     return found

@@ -1,7 +1,7 @@
 """Training token classification (named entities, parts of speech) with an encoder.
 
 The first token of each word has the label. A sentence longer than `data.max_length` is split. Metrics are over whole
-entities. Not here: the head (`heads`), files (`headwise.data.tagged_texts`), prediction (`headwise.generation.tag`).
+entities. See `heads` for the head, `headwise.data.tagged_texts` for files and `headwise.generation.tag` for prediction.
 """
 
 from collections.abc import Iterator, Sequence
