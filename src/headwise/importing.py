@@ -25,7 +25,7 @@ def torch_needed(by: str = "this") -> Iterator[None]:
 
 
 def named(name: str, by: str = "this") -> Any:
-    """What a row of a table names: "module", or "module:NAME" for something in it.
+    """Import what a row of a table names: "module", or "module:NAME" for something in it.
 
     Names in strings are for tables alone; a test imports every row of each. Anything else is an ordinary import, inside
     a function if it needs PyTorch or another optional dependency.

@@ -124,7 +124,7 @@ def _recalled(memory: SegmentMemory, line: str) -> str | None:
 
 
 def fill_summary(units: int, filled: list[TranslatedUnit]) -> str:
-    """What was translated, with the quality flags for a reviewer."""
+    """A summary of the translated texts, with the quality flags for a reviewer."""
     counts = count_units(units, filled)
     lines = "".join(f"\n  {count:>6,}  {warning}" for warning, count in count_warnings(filled).items())
     return (

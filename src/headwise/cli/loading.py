@@ -63,7 +63,7 @@ def encoding_model(options: argparse.Namespace, what: str) -> Any:
 
 
 def with_integers(model: Any, options: argparse.Namespace) -> Any:
-    """The encoder, which computes in int8 or int4 if this is asked for."""
+    """The encoder, which computes in int8 or int4 if the options request it."""
     if options.compute in INTEGERS:
         if not hasattr(type(model), "compute"):
             raise UserError(f"{options.model}: --compute {options.compute} is for encoders; leave it out")

@@ -180,7 +180,7 @@ def ray_option(
 
 
 def ensemble_options(parser: argparse.ArgumentParser, what: str = TRANSLATION_MODEL) -> argparse._ActionsContainer:
-    """What translates many lines: MODEL or an ensemble, its languages and processes; returns the group of options."""
+    """Add the options for translating lines: MODEL or an ensemble, languages, processes; returns their group."""
     model_option(parser, what)
     group = parser.add_argument_group("several models, processes or machines")
     ensemble_option(group)

@@ -1,8 +1,8 @@
 """Refuse options that have no effect beside others, and files that would be overwritten, before a command starts.
 
-An ignored option is worse than a refused one. A command's `RULES` hold what the command line alone shows. Not here:
-rules that depend on a model's settings (`options.refuse_unread`), and the range of single values (`options.whole`, and
-the library's own checks).
+An ignored option is worse than a refused one. A command's `RULES` hold what the command line alone shows. Rules that
+depend on a model's settings are in `options.refuse_unread`; the range of single values is checked by `options.whole`
+and the library.
 """
 
 import argparse

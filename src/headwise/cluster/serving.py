@@ -1,7 +1,7 @@
 """`headwise serve` as a Ray Serve deployment: replicas of the server behind Ray's proxy.
 
-A replica is the ASGI application that also runs without Ray, with its own models and queues. Not here: its responses
-(`headwise.serve`).
+A replica is the ASGI application that also runs without Ray, with its own models and queues. See `headwise.serve` for
+its responses.
 """
 
 import logging

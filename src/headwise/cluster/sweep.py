@@ -2,7 +2,7 @@
 
 A trial follows the `validation.jsonl` of its run and reports every line. The scheduler (ASHA: Li et al. 2020,
 arXiv:1810.05934) stops trials that are behind at the same number of updates. Stopped runs keep their checkpoints, so
-the sweep can be resumed. Not here: tables of runs.
+the sweep can be resumed. See `headwise.results` for tables of runs.
 """
 
 import json

@@ -28,7 +28,7 @@ REPORT_SECONDS = 30.0  # seconds
 
 @dataclass(frozen=True)
 class ModelLocation:
-    """What a worker needs to load the model."""
+    """The folders, device, precision and languages with which a worker loads the model."""
 
     folders: tuple[ClusterFolder, ...]  # one model or an ensemble
     device: str

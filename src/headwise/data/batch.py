@@ -22,7 +22,7 @@ AnyDeviceBatch = TypeVar("AnyDeviceBatch", bound="DeviceBatch")
 
 @runtime_checkable
 class TrainingBatch(Protocol):
-    """What the trainer needs of a batch: its sizes."""
+    """The sizes of a batch, which are all that the trainer needs of it."""
 
     @property
     def n_targets(self) -> int: ...  # the loss is a sum over these

@@ -1,8 +1,8 @@
 """Whether the lines of text files are sequences of their own (proteins, SMILES, queries) or running text.
 
 A masked language model reads a sequence between special tokens of its own, as it was trained to; running text is read
-in blocks that run over line ends. Each way gives poor predictions for the other kind of text. Not here: tokens
-(`documents`), masks (`masking`) and batches (`masked_sequences`).
+in blocks that run over line ends. Each way gives poor predictions for the other kind of text. See `documents` for
+tokens, `masking` for masks and `masked_sequences` for batches.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Shards: files of sentence pairs that are read while training goes on, and never copied.
+"""Shards: files of sentence pairs that are read during training, and never copied.
 
 `stream:PATTERN` names them: `.tsv` and `.jsonl` as in `corpus.py`, and `.tar` in the format of WebDataset
 (https://github.com/webdataset/webdataset): files with the same name up to the first dot are a record. The pair of a

@@ -87,7 +87,7 @@ Filled = tuple[PreparedCorpus, LaneCursor, Iterator[NumberedPair]]  # a window, 
 
 @dataclass(frozen=True)
 class StreamedPairs:
-    """The pairs of shards, which are read as training goes on."""
+    """The pairs of shards, which are read during training."""
 
     shards: Shards
     tokenizer: PairTokenizer

@@ -1,7 +1,7 @@
 """Cancellation of the searches that a thread runs, by another thread.
 
 A model's methods do not take a flag: the thread that calls them runs them in the context of a `Cancellation`, and every
-search in it (`engine.execute`) looks at that. Not here: what stops a search at its next step (`SearchEngine.search`).
+search in it (`engine.execute`) looks at that. See `SearchEngine.search` for stopping a search at its next step.
 """
 
 from collections.abc import Iterator

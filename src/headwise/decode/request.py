@@ -121,7 +121,7 @@ def run_sequentially(decode: DecodeBatch, waiting: Iterable[list[int]], advice: 
 
 
 def memory_advice(settings: SearchSettings) -> str:
-    """What to do if a single source does not fit into memory."""
+    """The advice if a single source does not fit into memory."""
     return (
         f"lower --beam-size, which is decode.beam_size (now {settings.beam_size}), or --max-source-length, "
         f"decode.max_source_length (now {settings.max_source_length}), or use --device cpu if it was a GPU's"

@@ -34,7 +34,7 @@ class Moment:
 
     @property
     def key(self) -> str:
-        """What must not occur in another part: the date as far as it is included, or the time without a date.
+        """The key that must not occur in another part: the date as far as it is included, or the time without a date.
 
         >>> day, clock = date(2021, 3, 5), time(15, 7)
         >>> Moment(day, clock).key, Moment(day, has_year=False).key, Moment(clock=clock).key

@@ -5,8 +5,8 @@ within P. With A the links found, precision = |A & P| / |A|, recall = |A & S| / 
 
     AER = 1 - (|A & S| + |A & P|) / (|A| + |S|)
 
-counted over all pairs together. Not here: files of links (`data/links.py`), how a model finds them
-(`inspect/alignment.py`).
+counted over all pairs together. See `data/links.py` for files of links and `inspect/alignment.py` for links found by a
+model.
 """
 
 from collections.abc import Collection, Sequence

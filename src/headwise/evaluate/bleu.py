@@ -1,9 +1,9 @@
 """Corpus metrics: BLEU, chrF++ and TER as sacreBLEU computes them (Post 2018, arXiv:1804.08771), each with
 the signature that reproduces it.
 
-Inputs are detokenized hypotheses and untouched references. The one exception is the tokenized, lowercased figure of
-the Multi30k literature, for comparison with published tables only. Not here: producing hypotheses (`decode`), and the
-model's own probabilities (`score.py`).
+Inputs are detokenized hypotheses and untouched references. The one exception is the tokenized, lowercased figure of the
+Multi30k literature, for comparison with published tables only. See `decode` for producing hypotheses and `score.py` for
+the model's own probabilities.
 
 A `Measure` computes statistics of each line, and a score from their sums. The bootstrap (`significance.py`) sums other
 lines and is the same otherwise.

@@ -25,7 +25,7 @@ class PairScore:
 
     @property
     def perplexity(self) -> float:
-        """Of this pair alone; 1 is certainty.
+        """The perplexity of this pair; 1 is certainty.
 
         >>> PairScore([math.log(0.5), math.log(0.125)]).perplexity
         4.0

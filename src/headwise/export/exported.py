@@ -1,6 +1,6 @@
 """The model to export: a trained Transformer with its tokenizer, and texts for comparing translations.
 
-Not here: formats, and where they are written.
+See `hf`, `ctranslate2` and `onnx` for the formats.
 """
 
 import random
@@ -32,7 +32,7 @@ N_TEXTS, N_WORDS, MAX_NEW_TOKENS = 8, 6, 48  # of the comparison: texts, words p
 
 @runtime_checkable
 class Exportable(Protocol):
-    """What a format needs from a model: `ExportedModel`, or a pretrained one (`family.PretrainedExport`)."""
+    """The interface of a model to be exported: `ExportedModel`, or a pretrained one (`family.PretrainedExport`)."""
 
     @property
     def network(self) -> Transformer: ...

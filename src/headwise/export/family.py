@@ -1,7 +1,7 @@
 """Export of pretrained models: back to the layout of transformers, or to CTranslate2.
 
-Writing back works tensor by tensor for any network; CTranslate2 needs an encoder-decoder. Not here: models trained here
-(`hf`), and the format of CTranslate2 (`ctranslate2`).
+Writing back works tensor by tensor for any network; CTranslate2 needs an encoder-decoder. See `hf` for models trained
+here and `ctranslate2` for the format of CTranslate2.
 """
 
 from collections import Counter

@@ -2,8 +2,8 @@
 
 Marian's network is the paper's, and Pegasus' the pre-norm variant, with one difference: their position encodings are
 all sines, then all cosines, where the paper's (and ours) alternate. All other parts treat the components of the
-residual stream alike, so the export permutes these; the function is the same. Not here: names of files and tensors
-(`families`).
+residual stream alike, so the export permutes these; the function is the same. See `families` for names of files and
+tensors.
 """
 
 from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ are (batch, heads, length, d_head) of layer i. The decoder takes one or more new
 length 0 at the start, and are then the outputs of the last step. All lengths and the batch size are dynamic. Added
 and rotary positions come from tables, which end after `exported.N_POSITIONS` tokens.
 
-Not here: a search. `GreedyTranslator` is the shortest one; it checks the export.
+The export has no search. `GreedyTranslator` is the shortest one; it checks the export.
 """
 
 import logging

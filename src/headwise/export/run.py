@@ -1,6 +1,6 @@
 """`headwise export`: write a model, translate with the written copy, compare, and only then move it into place.
 
-Not here: the formats (`hf`, `ctranslate2`, `onnx`), and pages (`web`), which need no torch.
+See `hf`, `ctranslate2` and `onnx` for the formats, and `web` for pages, which need no torch.
 """
 
 import shutil

@@ -91,7 +91,7 @@ def stack_to_hf(stack: StackConfig, side: str) -> dict[str, Any]:
 
 
 def network_to_hf(config: NetworkConfig, heads: Mapping[str, str]) -> dict[str, Any]:
-    """What any relative with an encoder and a decoder says of itself."""
+    """The config.json entries of any encoder-decoder of this kind."""
     assert config.encoder and config.decoder
     return {
         "model_type": config.family,

@@ -2,8 +2,8 @@
 
 Scores are sums of products of contents with contents, and with the vectors of relative positions. The model of v3 was
 trained as ELECTRA's discriminator; its network is that of v2. The enhanced mask decoder of the paper, with absolute
-positions, is not part of published files. Not here: version 1, whose projections differ, and the convolution in the
-largest models of version 2.
+positions, is not part of published files. Version 1, whose projections differ, and the convolution in the largest
+models of version 2 are not supported.
 """
 
 from collections.abc import Mapping

@@ -58,7 +58,7 @@ LAYER_KINDS = ("full_attention", "sliding_attention")
 
 
 class UnknownKeys(UserError):
-    """Keys that no network is known to read, or that need what is not supported; `names` are theirs."""
+    """Unknown keys, or keys that request something unsupported; `names` lists them."""
 
     def __init__(self, message: str, names: Collection[str]) -> None:
         super().__init__(message)

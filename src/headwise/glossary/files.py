@@ -2,7 +2,7 @@
 
 TBX-Basic (https://www.tbxinfo.net), both styles and both versions: a `termEntry` or `conceptEntry` has the terms of
 each language in a `langSet` or `langSec`. The first target term that is not deprecated is the translation of all source
-terms. Not here: terms in texts (`terms`).
+terms. See `terms` for terms in texts.
 """
 
 import csv

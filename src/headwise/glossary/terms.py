@@ -2,7 +2,8 @@
 
 A term is a sequence of words, compared word by word whatever blanks are between them: first exactly, then ignoring
 case, unless the term is in capitals (`IT` does not match `it`). Longer matches take precedence, and matches do not
-overlap. In scripts without blanks every letter is a word. Not here: files (`files`), and translation (`translation`).
+overlap. In scripts without blanks every letter is a word. See `files` for glossary files and `translation` for
+translating with terms.
 """
 
 import re

@@ -3,7 +3,7 @@
 The target of each term in a source is a required phrase (`decode.phrases`). If no output has room for all phrases, the
 text is translated without them. A model trained on annotated sources (`annotation`) gets annotations instead and writes
 a term in the form that fits, or not at all. Text that stays unchanged becomes a marker for a model trained on markers
-(`localisation.markers`), and a required phrase for others. Not here: files (`files`).
+(`localisation.markers`), and a required phrase for others. See `files` for glossary files.
 """
 
 from collections.abc import Sequence

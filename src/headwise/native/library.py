@@ -258,7 +258,7 @@ def instructions() -> str:
 
 
 def unbuilt() -> str:
-    """What could be built for this processor but is not, to follow "the compiled library"; or ""."""
+    """The reason why a build for this processor is missing, to follow "the compiled library"; or ""."""
     if builds() and not any(library_of(name).is_file() for name in builds()):
         return "is missing"
     if set(usable_builds()) - {UNTRIED, ANYWHERE}:

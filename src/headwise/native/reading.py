@@ -23,7 +23,7 @@ Heads = Sequence[Float32[np.ndarray, "_ _ _"]]  # of each layer: (heads, queries
 
 @dataclass(frozen=True)
 class Reading:
-    """What a network computes for one pair; parts that were not asked for are empty."""
+    """The results of a network for one pair; parts that were not requested are empty."""
 
     encoder: Heads
     decoder: Heads

@@ -17,7 +17,7 @@ ROWS = 256  # outputs of a convolution computed between two looks at the flag th
 
 
 class CompiledSpeech(CompiledNetwork):
-    """A packed Whisper; arguments as of `CompiledNetwork`, which only needs the positions of the target.
+    """A packed Whisper; arguments as for `CompiledNetwork`, which only needs the positions of the target.
 
     Convolutions are float32 in any precision: they are a small part of the work.
     """
@@ -38,7 +38,7 @@ class CompiledSpeech(CompiledNetwork):
         assert (second.d_in, second.d_out) == (WIDTH * first.d_out, self.d_model), "widths of the convolutions"
 
     def encode(self, mel: Floats, stop: Ints | None = None) -> Decoding:
-        """Encode a log-mel spectrogram (n_mels, frames), two frames a position; `stop` as of `Decoding`."""
+        """Encode a log-mel spectrogram (n_mels, frames), two frames a position; `stop` as for `Decoding`."""
         assert mel.ndim == 2 and len(mel) == self.n_mels and mel.shape[1], f"a spectrogram of {self.n_mels} bands"
         first, second = self._convolutions
         x = _convolve(second, _convolve(first, mel.T, 1, stop), 2, stop)

@@ -1,7 +1,7 @@
 """Line plots with bands, in the colours of Okabe and Ito, with a marker and a dash style for each line.
 
-This uses matplotlib without pyplot, so it needs no window system. Not here: the data (`study`, `results`), and pictures
-of attention (`inspect/picture.py`).
+This uses matplotlib without pyplot, so it needs no window system. See `study` and `results` for the data and
+`inspect/picture.py` for pictures of attention.
 """
 
 import io

@@ -1,8 +1,8 @@
 """Callbacks: what other programs learn about a running training.
 
 The trainer reports four events. Callbacks get copies of the figures, never the network, and the random state of
-training is kept, so a run has the same result with and without them. Not here: the callbacks for TensorBoard, Weights &
-Biases and MLflow (`trackers.py`).
+training is kept, so a run has the same result with and without them. See `trackers.py` for the callbacks for
+TensorBoard, Weights & Biases and MLflow.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ import torch
 
 @dataclass(frozen=True)
 class TrainingStart:
-    """What is known before the first update."""
+    """The state of a run before the first update."""
 
     folder: Path  # the model folder
     config: Mapping[str, Any]  # all settings, as {"train": {"max_steps": ...}, ...}

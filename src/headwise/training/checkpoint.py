@@ -136,7 +136,7 @@ def verify_checkpoint(path: Path, select: Callable[[Iterable[str]], Iterable[str
 
 
 class StoredTensors(Mapping[str, Tensor]):
-    """The tensors in some files, by name, read when they are asked for; a tensor in several files is joined by rows."""
+    """The tensors in some files, by name, read on demand; a tensor in several files is joined by rows."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._files: dict[str, list[Any]] = {}
@@ -180,7 +180,7 @@ class StoredCheckpoint:
 
 
 def open_checkpoint(path: Path, state: Mapping[str, Any]) -> StoredCheckpoint:
-    """A checkpoint that has been verified, with its state; its tensors are read when they are asked for.
+    """A verified checkpoint, with its state; its tensors are read on demand.
 
     Raises:
         ValueError: a file is damaged.

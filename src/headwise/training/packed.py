@@ -93,7 +93,7 @@ def states_of(network: EncoderOnly, compiled: bool = False) -> Callable[[PaddedB
 
 
 def attention_for(network: nn.Module, *masks: Bool[Tensor, "batch _"]) -> Attention | None:
-    """What computes attention in `packed_states` of sentences with these masks; None: they need padding."""
+    """The attention for `packed_states` of sentences with these masks; None if they need padding."""
     if not isinstance(network, Transformer) or not isinstance(network.src_embeddings, Embeddings):
         return None
     if (type(network.encoder.reach), type(network.decoder.reach)) != (Everywhere, Causal):
@@ -102,7 +102,7 @@ def attention_for(network: nn.Module, *masks: Bool[Tensor, "batch _"]) -> Attent
 
 
 def attention_for_encoder(network: EncoderOnly, mask: Bool[Tensor, "batch length"]) -> Attention | None:
-    """What computes attention in `packed_hidden`; None: texts need padding, as with hooks on layers."""
+    """The attention for `packed_hidden`; None if texts need padding, as with hooks on layers."""
     layers: Any = network.encoder.layers
     hooked = any(module._forward_hooks for module in (network.encoder, *layers))
     if hooked or type(network.encoder.reach) is not Everywhere:

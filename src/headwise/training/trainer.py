@@ -269,7 +269,7 @@ class Trainer:
         return sums, norm
 
     def _divisor(self, n_targets: int) -> int:
-        """What the objective of a batch is divided by; `n_targets` are those of this process."""
+        """The divisor of the objective of a batch; `n_targets` are those of this process."""
         return n_targets
 
     def _divide_gradients(self, norm: Tensor, n_targets: int) -> Tensor:

@@ -44,7 +44,7 @@ class Validation(Protocol):
 
 
 class ValidationSample(NamedTuple):
-    """What the network writes for a validation text."""
+    """The output of the network for a validation text."""
 
     source: str
     output: str

@@ -79,7 +79,7 @@ def _tests(options: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def _split_note(train: Sequence[Corpus], valid: Sequence[str]) -> Iterator[str]:
-    """What `train --valid 1%` would hold out."""
+    """A note on the pairs that `train --valid 1%` would hold out."""
     amount = parse_validation_size(valid)
     if amount:
         parts = split_corpora(train, amount)

@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Convert a checkpoint and print what it is."""
+    """Convert a checkpoint and print the kind of model."""
     folder = folder_of(options.source)
     if is_argos(folder):
         with open_argos(folder) as model:

@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure what is missing, and print where the report is."""
+    """Run the experiments that have no results yet, and print the path of the report."""
     o = options
     request = request_of(o.out, o.quick, o.only, o.seeds, o.data, o.device, o.jobs, o.report_only)
     for line in study(request):

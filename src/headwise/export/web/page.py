@@ -87,7 +87,7 @@ def check_page(folder: Folder) -> None:
 
 
 def pack_page(folder: Folder) -> bytes:
-    """What `unpacked` of assets/worker.js reads: a length, a JSON header, and binary parts."""
+    """The bytes that `unpacked` of assets/worker.js reads: a length, a JSON header, and binary parts."""
     config, tokenizer = folder.config.decode, folder.tokenizer
     max_len = folder.config.model.max_len if folder.config.model.positions == "learned" else 0
     lengths = page_lengths(config, max_len)
