@@ -23,7 +23,7 @@ from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.data.conditional_generation import ConditionalBatch
 from headwise.data.image import read_image
 from headwise.network.dropout import Dropout
-from headwise.tasks.captioning import CaptionJob, captioning_fine_tuning_job
+from headwise.tasks.captioning import CaptionJob, fine_tuning_job
 from headwise.tasks.initial_model import model_settings
 from headwise.tasks.job import TrainRequest
 
@@ -199,7 +199,7 @@ def job_of(folder: Path, **changes: Any) -> tuple[Any, CaptionJob]:
     settings = ["train.max_steps=50", "train.tokens_per_batch=12", "train.learning_rate=0.01", "train.warmup_steps=5"]
     recipe = load_recipe("tune-captions")
     config = RunConfig(model_settings(init, "caption"), recipe.data, recipe.train)
-    return theirs.train(), captioning_fine_tuning_job(request, apply_settings(config, settings), folder / "out")
+    return theirs.train(), fine_tuning_job(request, apply_settings(config, settings), folder / "out")
 
 
 def loss_of(theirs: Any, batch: ConditionalBatch) -> torch.Tensor:

@@ -17,7 +17,7 @@ import headwise
 from headwise.network.dropout import Dropout
 from headwise.tasks.initial_model import config_from_model, model_settings
 from headwise.tasks.job import TrainRequest
-from headwise.tasks.permutation_modelling import permutation_fine_tuning_job
+from headwise.tasks.permutation_modelling import fine_tuning_job
 
 Cli = Callable[..., Any]
 SHAPE = ["model.d_model=48", "model.d_ff=64", "model.n_heads=4", "model.n_encoder_layers=1", "model.dropout=0.1"]
@@ -143,7 +143,7 @@ def test_an_xlnet_has_the_chosen_dropout(trained: Path, texts: list[str], tmp_pa
     settings = ["model.dropout=0.3", *QUICK]
     request = TrainRequest("", texts[1:2], texts[3:4], str(tmp_path), settings, init=str(trained / "xlnet"), task="plm")
     assert model_settings(request.init, "").dropout == 0.1
-    network = permutation_fine_tuning_job(request, config_from_model(request), tmp_path).network()
+    network = fine_tuning_job(request, config_from_model(request), tmp_path).network()
     assert {module.p for module in network.modules() if isinstance(module, Dropout)} == {0.3}
     assert all(parameter.requires_grad for parameter in network.parameters())
 

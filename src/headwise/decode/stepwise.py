@@ -334,9 +334,7 @@ def _chooser(options: SearchOptions, streams: Any) -> Callable[[Tensor, int], in
 
 
 @torch.inference_mode()
-def decode_tokens_stepwise(
-    step: Step, cache: Cache, limits: Limits, options: SearchOptions, streams: Any
-) -> Iterator[int]:
+def stream_tokens(step: Step, cache: Cache, limits: Limits, options: SearchOptions, streams: Any) -> Iterator[int]:
     """The tokens of a single row, without the end token; `streams` as in `StepwiseSingleSearch`."""
     history, choose = limits.max_length.new_zeros(1, 0), _chooser(options, streams)
     while history.size(1) < int(limits.max_length):

@@ -19,7 +19,7 @@ from headwise.decode.constraints import Limits
 from headwise.decode.request import Bounds, non_finite_error
 from headwise.decode.sampling import sample
 from headwise.decode.search import Step, beam_search
-from headwise.decode.stepwise import decode_tokens_stepwise
+from headwise.decode.stepwise import stream_tokens
 from headwise.generation.limits import output_bounds
 
 
@@ -77,7 +77,7 @@ def stream(
 ) -> Iterator[int]:
     """The tokens of one row, greedy or sampled, one by one."""
     numbers = np.array(streams) if sampled else None
-    yield from decode_tokens_stepwise(step_after_prefill(step), prefilled, limits, options, numbers)
+    yield from stream_tokens(step_after_prefill(step), prefilled, limits, options, numbers)
 
 
 def output_limits(

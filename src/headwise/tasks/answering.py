@@ -112,7 +112,7 @@ def span_loss(
     return Loss(F.cross_entropy(logits, spans, reduction="sum") / 2, {"accuracy": right.float()})
 
 
-def answering_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> AnsweringJob:
+def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> AnsweringJob:
     """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel = FINE_TUNING.read(request.init)
@@ -146,8 +146,8 @@ def _texts(request: TrainRequest) -> Iterator[str]:
     yield from (one.question for one in questions)
 
 
-answering_job = partial(encoder_from_scratch, answering_fine_tuning_job, _texts)
-FINE_TUNING = FineTuning(answering_fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+answering_job = partial(encoder_from_scratch, fine_tuning_job, _texts)
+FINE_TUNING = FineTuning(fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
 JOBS = TaskJobs(answering_job, FINE_TUNING)
 
 

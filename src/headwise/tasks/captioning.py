@@ -103,7 +103,7 @@ def _set_dropout(part: nn.Module, p: float, attention: float) -> None:
             module.dropout.p = attention
 
 
-def captioning_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> CaptionJob:
+def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> CaptionJob:
     """Read and check the data that a captioner is fine-tuned on."""
     if request.source_language or request.target_language:
         raise UserError("--source-language and --target-language do not apply to captions; leave them out")
@@ -133,9 +133,9 @@ def _texts(request: TrainRequest) -> Iterator[str]:
     return (one.label for one in read_captions(request.train))
 
 
-captioning_job = partial(captioner_from_scratch, captioning_fine_tuning_job, _texts)
+captioning_job = partial(captioner_from_scratch, fine_tuning_job, _texts)
 FINE_TUNING = FineTuning(
-    captioning_fine_tuning_job,
+    fine_tuning_job,
     Captioner,
     "a ViT or DeiT with a GPT-2 (vision-encoder-decoder; `headwise join` makes one of two folders)",
 )

@@ -299,7 +299,7 @@ class ProblemJob(EncoderHeadJob):
         return problem_figures(self.valid.labels, outputs, self.problem)
 
 
-def classification_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> EncoderHeadJob:
+def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> EncoderHeadJob:
     """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel | Classifier | XLNetModel = FINE_TUNING.read(request.init)
@@ -331,7 +331,7 @@ def classification_fine_tuning_job(request: TrainRequest, config: RunConfig, fol
 
 
 FINE_TUNING = FineTuning(
-    classification_fine_tuning_job,
+    fine_tuning_job,
     (EncoderModel, Classifier, XLNetModel),
     TEXT_CLASSIFIERS,
     "max_length",

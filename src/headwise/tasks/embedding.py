@@ -141,7 +141,7 @@ def contrastive_loss(
     return Loss(F.cross_entropy(scores, own, reduction="sum"), {"accuracy": right.float()})
 
 
-def embedding_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> EmbeddingJob:
+def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> EmbeddingJob:
     """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel = FINE_TUNING.read(request.init)
@@ -172,8 +172,8 @@ def _texts(request: TrainRequest) -> Iterator[str]:
     return chain.from_iterable(read_contrastive(request.train))
 
 
-embedding_job = partial(encoder_from_scratch, embedding_fine_tuning_job, _texts)
-FINE_TUNING = FineTuning(embedding_fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+embedding_job = partial(encoder_from_scratch, fine_tuning_job, _texts)
+FINE_TUNING = FineTuning(fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
 JOBS = TaskJobs(embedding_job, FINE_TUNING)
 
 

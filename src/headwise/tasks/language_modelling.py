@@ -185,7 +185,7 @@ def context_length(config: RunConfig) -> int:
     return length
 
 
-def language_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
+def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> LanguageJob:
     """Read, tokenise and check the data for fine-tuning."""
     check_fine_tuning(request, config)
     model: LanguageModel = FINE_TUNING.read(request.init)
@@ -197,7 +197,7 @@ def language_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: P
 
 
 FINE_TUNING = FineTuning(
-    language_fine_tuning_job, LanguageModel, "a decoder (GPT-2, LLaMA)", "block_length", heads=("language",)
+    fine_tuning_job, LanguageModel, "a decoder (GPT-2, LLaMA)", "block_length", heads=("language",)
 )
 JOBS = TaskJobs(language_job, FINE_TUNING)
 

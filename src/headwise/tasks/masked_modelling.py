@@ -149,7 +149,7 @@ def masking_for(tokenizer: Tokenizer, config: RunConfig) -> Masking:
     return Masking(mask, replacements, config.data.mask_share, edges)
 
 
-def masked_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
+def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> MaskedJob:
     """Read, tokenise and check the data for fine-tuning."""
     check_fine_tuning(request, config)
     model: MaskedModel = FINE_TUNING.read(request.init)
@@ -167,7 +167,7 @@ def masked_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Pat
 
 
 FINE_TUNING = FineTuning(
-    masked_fine_tuning_job,
+    fine_tuning_job,
     MaskedModel,
     "an encoder with its masked language model head (BERT, RoBERTa, DistilBERT)",
     "block_length",

@@ -110,7 +110,7 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
     return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), blocks=permuted)
 
 
-def permutation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
+def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
     """Read, tokenise and check the data for fine-tuning."""
     check_fine_tuning(request, config)
     model: XLNetModel = FINE_TUNING.read(request.init)
@@ -128,7 +128,7 @@ def permutation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder
 
 
 FINE_TUNING = FineTuning(
-    permutation_fine_tuning_job,
+    fine_tuning_job,
     XLNetModel,
     "an XLNet that predicts tokens",
     "block_length",

@@ -141,7 +141,7 @@ def picture_job(request: TrainRequest, config: RunConfig, folder: Path) -> Pictu
     return _job(request, config, files, held, labels, preprocessing, layout, lambda: init_patch_positions(build(axes)))
 
 
-def picture_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
+def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> PictureJob:
     """Read and check the data for fine-tuning, with the preprocessing of the pretrained model."""
     base: VisionModel = FINE_TUNING.read(request.init)
     files, names, held = _files(request)
@@ -157,7 +157,7 @@ def picture_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Pa
     return replace(job, about={**job.about, "network": encoder_card_rows(model, dropout)})
 
 
-FINE_TUNING = FineTuning(picture_fine_tuning_job, VisionModel, "an image encoder (ViT, DeiT)")
+FINE_TUNING = FineTuning(fine_tuning_job, VisionModel, "an image encoder (ViT, DeiT)")
 JOBS = TaskJobs(picture_job, FINE_TUNING)
 
 

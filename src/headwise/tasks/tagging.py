@@ -87,7 +87,7 @@ class TaggingJob(EncoderHeadJob):
         return {"loss": loss, "accuracy": report.accuracy, "f1": report.all.f1}
 
 
-def tagging_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:
+def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> TaggingJob:
     """Read, check and tokenise the data that a pretrained encoder is fine-tuned on."""
     check_length(config)
     base: EncoderModel = FINE_TUNING.read(request.init)
@@ -122,8 +122,8 @@ def _texts(request: TrainRequest) -> Iterator[str]:
     return (" ".join(one.words) for path in request.train for one in read_tagged(path))
 
 
-tagging_job = partial(encoder_from_scratch, tagging_fine_tuning_job, _texts)
-FINE_TUNING = FineTuning(tagging_fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
+tagging_job = partial(encoder_from_scratch, fine_tuning_job, _texts)
+FINE_TUNING = FineTuning(fine_tuning_job, (EncoderModel, Classifier), ENCODERS, "max_length")
 JOBS = TaskJobs(tagging_job, FINE_TUNING)
 
 

@@ -238,7 +238,7 @@ class TranslationFineTuningJob(TranslationJob):
         return translate_in_chunks(self.model.with_network(network), [src for src, _ in pairs])
 
 
-def translation_fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationFineTuningJob:
+def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> TranslationFineTuningJob:
     """Read, tokenise and check the data that a pretrained model is fine-tuned on."""
     model: Translator = FINE_TUNING.read(request.init).between(request.source_language, request.target_language)
     _, train, valid, held = read_files(request)
@@ -318,7 +318,7 @@ def translate_in_chunks(model: Any, sources: Sequence[str]) -> Iterator[list[str
 
 
 FINE_TUNING = FineTuning(
-    translation_fine_tuning_job,
+    fine_tuning_job,
     Translator,
     "an encoder-decoder of text",
     "max_length",
