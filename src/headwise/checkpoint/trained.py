@@ -22,12 +22,10 @@ from headwise.checkpoint.layout import read_json
 from headwise.checkpoint.manifest import replace_listed, seal
 from headwise.checkpoint.weights import WeightsFile
 from headwise.config.settings import RunConfig, SearchSettings, check, from_dict
-from headwise.config.training import TrainConfig
 from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError, writing
 
-FORMAT = 2  # of settings; 1 counted train.alignment_layer from 1 and is still read
-FORMER_NAME = "sightline"  # of this package, in folders that it wrote under that name
+FORMAT = 2  # of settings
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 GENERATION, CARD = "generation_config.json", "README.md"
 RUN = "training.json"  # how a model in the Hugging Face layout was trained, in the format of our config.json
@@ -88,21 +86,10 @@ def read_run(folder: Path) -> tuple[RunConfig, dict[str, Any]]:
 
 
 def _settings_of(path: Path, tables: dict[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
-    if tables.get("format") not in (1, FORMAT):
+    if tables.get("format") != FORMAT:
         raise UserError(f"{path}: format {tables.get('format')!r} is not {FORMAT}; another version made it")
     sections = {name: tables.pop(name) for name in ("model", "data", "train", "decode") if name in tables}
-    if tables["format"] == 1:
-        _from_format_1(sections)
-    if FORMER_NAME in tables:
-        tables["headwise"] = tables.pop(FORMER_NAME)
-    return from_dict(sections, str(path)), {**tables, "format": FORMAT}  # the current one
-
-
-def _from_format_1(sections: dict[str, Any]) -> None:
-    """`train.alignment_layer` counted from 1; 0 was the last but one."""
-    train = sections.get("train")
-    if isinstance(train, dict) and isinstance(layer := train.get("alignment_layer"), int):
-        train["alignment_layer"] = layer - 1 if layer else TrainConfig.alignment_layer
+    return from_dict(sections, str(path)), tables
 
 
 def settings_for(tasks: Sequence[str] | None, path: str | Path) -> tuple[RunConfig, dict[str, Any]]:

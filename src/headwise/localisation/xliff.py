@@ -23,7 +23,6 @@ MACHINE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestio
 TO_REVIEW = ("needs-review", "needs-l10n", "needs-adaptation")
 TO_DO = ("new", "needs-translation", "initial")
 SUB_STATE = "headwise:machine"
-FORMER_SUB_STATE = "sightline:machine"  # in files that were filled under the former name of this package
 
 
 @dataclass(frozen=True)
@@ -242,7 +241,7 @@ def _state(segment: Element, target: Element | None, filled: bool) -> UnitState:
     state = state or segment.attributes.get("state", "")
     if not filled or (state in TO_DO and segment.attributes.get("approved") != "yes"):
         return UnitState.UNTRANSLATED
-    machine = segment.attributes.get("subState") in (SUB_STATE, FORMER_SUB_STATE)
+    machine = segment.attributes.get("subState") == SUB_STATE
     return UnitState.FUZZY if machine or state.startswith(TO_REVIEW) else UnitState.TRANSLATED
 
 

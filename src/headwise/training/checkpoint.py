@@ -34,10 +34,9 @@ from headwise.errors import UserError, WriteError, writing
 
 CHECKPOINTS = "checkpoints"  # the folder in a model directory
 MODEL, TRAINING, STATE = "model", "training", "state.json"
-FORMER_PART = ".distcp"  # ends the names of files of sharded runs by earlier versions
 STARTED = "started"
 NAME = re.compile(r"step-[0-9]{8,}")  # see `step_name`
-DRAFT = re.compile(r"\.step-[0-9]{8,}(\.[0-9]+)?")  # earlier versions added the id of the process
+DRAFT = re.compile(rf"\.{NAME.pattern}")  # an incomplete checkpoint
 PART = re.compile(rf"({MODEL}|{TRAINING})(-[0-9]{{5}}-of-[0-9]{{5}})?\.safetensors")  # see `file_name`
 
 
@@ -122,11 +121,6 @@ def verify_checkpoint(path: Path, select: Callable[[Iterable[str]], Iterable[str
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
         sums = state.pop("sha256")
-        if any(name.endswith(FORMER_PART) for name in sums):
-            raise UserError(
-                f"{path}: a sharded run of an earlier version wrote it, in a format that is no longer read; finish the "
-                "run with that version of Headwise, or train into another folder"
-            )
         for name in select(sums):
             if (_state_sum(state) if name == STATE else sha256(path / name)) != sums[name]:
                 raise ValueError(f"{path / name}: checksum does not match")
@@ -209,7 +203,7 @@ def newest_undamaged(folder: Path, read: Callable[[Path], Read], warn: Callable[
     `read` raises ValueError for a damaged checkpoint; it is skipped, and `warn` gets one line about it.
 
     Raises:
-        UserError: all checkpoints are damaged, or one is in a format that is no longer read.
+        UserError: all checkpoints are damaged.
     """
     paths = checkpoint_paths(folder)
     problems = []

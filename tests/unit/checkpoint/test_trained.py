@@ -15,7 +15,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import headwise
 from headwise.architectures.transformer import build_model
 from headwise.checkpoint import trained as module
 from headwise.checkpoint.manifest import seal
@@ -72,30 +71,12 @@ def test_what_is_written_is_read(folder: Path) -> None:
     assert translate(read.network, read.tokenizer, read.config.decode) == translate(network(), TOKENIZER, CONFIG.decode)
 
 
-@pytest.mark.parametrize(("counted_from_one", "layer"), [(0, -2), (1, 0)])
-def test_layers_of_format_1_counted_from_one(folder: Path, counted_from_one: int, layer: int) -> None:
-    """They are read as the layers they were, and written anew in the numbers of today."""
+@pytest.mark.parametrize("other", [1, 3, None, "2"])
+def test_another_format_of_settings_is_refused(folder: Path, other: Any) -> None:
     path = folder / "config.json"
-    tables = json.loads(path.read_text())
-    assert (tables["format"], tables["train"]["alignment_layer"]) == (2, -2)
-    tables["train"]["alignment_layer"] = counted_from_one
-    path.write_text(json.dumps({**tables, "format": 1}))
-    config, about = read_settings(folder)
-    assert config.train.alignment_layer == layer
-    write_settings(folder, config, TOKENIZER, about)
-    assert read_settings(folder) == (config, about)
-
-
-def test_a_folder_that_was_written_under_the_former_name(folder: Path) -> None:
-    """The version stands under the former name of this package there; it means the same and is written anew."""
-    path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "sightline": "0.1.0"}))
-    config, about = read_settings(folder)
-    assert about["headwise"] == "0.1.0" and "sightline" not in about
-    seal(folder, again=True)
-    assert headwise.load(folder, "cpu").info()["headwise"] == "0.1.0"
-    write_settings(folder, config, TOKENIZER, about)
-    assert json.loads(path.read_text())["headwise"] == "0.1.0" and read_settings(folder) == (config, about)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": other}))
+    with pytest.raises(UserError, match=f"config.json: format {other!r} is not 2"):
+        read_settings(folder)
 
 
 def test_who_may_read_one_file_may_read_all(folder: Path) -> None:

@@ -104,9 +104,9 @@ def test_xliff_2_is_filled_and_marked() -> None:
     found = document.filled({0: ("Ein ", *document.units[0].source[1:])}).decode()
     assert '<segment id="s1" state="translated" subState="headwise:machine"><source>' in found
     assert '<target>Ein <pc id="1">dog</pc><ph id="2"/></target></segment>' in found
-    for name in ("headwise", "sightline"):  # the latter in files that were filled under the former name
+    for name, state in (("headwise", "FUZZY"), ("other", "TRANSLATED")):
         read = xliff.read_xliff("a.xlf", found.replace("headwise", name).encode(), ("", ""))
-        assert states(read)[0] == "FUZZY"
+        assert states(read)[0] == state
     with pytest.raises(UserError, match=r"line 1.*'de', not 'fr'"):
         xliff.read_xliff("a.xlf", NEW.encode(), ("", "fr"))
 
