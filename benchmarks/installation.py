@@ -124,7 +124,7 @@ def prepare_model(model: Path, folder: Path) -> None:
     commands = [["pack", str(folder / "packed"), "--compute", "int8"]]
     if shutil.which("ct2-transformers-converter", path=sysconfig.get_path("scripts")):
         there = str(folder / "ctranslate2")
-        commands.append(["export", str(model), there, "--to", "ctranslate2", "--int8"])
+        commands.append(["export", str(model), there, "--to", "ctranslate2", "--compute", "int8"])
     for command in commands:
         if headwise_command(command):
             raise SystemExit(f"headwise {' '.join(command)} failed")

@@ -198,7 +198,7 @@ COMMANDS = {
     "alignments": ["evaluate", "MODEL", "--source", "source", "--target", "target", "--alignments", "links"],
     "align": ["align", "MODEL", "--source", "source", "--target", "target", "-o", "OUT"],
     "inspect": ["inspect", "MODEL", "a dog", "-o", "attention.html", *SHORT],
-    "text": ["inspect", "MODEL", "a dog", "--target", "zwei", "--format", "text"],
+    "text": ["inspect", "MODEL", "a dog", "--translation", "zwei", "--format", "text"],
     "info": ["info", "MODEL"],
     "pack": ["pack", "MODEL", "--compute", "int8"],
     "check-corpus": ["check-corpus", "pairs.tsv"],

@@ -174,7 +174,7 @@ def test_new_head_is_trained_and_saved(cli: Cli, tmp_path: Path, task: str, kind
         assert not others
     rows = [json.loads(line) for line in (tmp_path / "out" / "validation.jsonl").read_text().splitlines()]
     best = max(row[figure] for row in rows if row["best"])
-    ran = cli("evaluate", tmp_path / "out", "--source", data, "--json")
+    ran = cli("evaluate", tmp_path / "out", "--source", data, "--format", "json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)[figure] == pytest.approx(best)
 

@@ -39,7 +39,7 @@ def test_copying_aligns_each_letter_with_itself(
     assert aligned.code == 0, aligned
     scored = cli("evaluate", "--alignments", gold, "--hypothesis", tmp_path / "links")
     assert chosen.lines[0].endswith(scored.lines[0])
-    report = cli("evaluate", model, "--source", src, "--target", tgt, "--alignments", gold, "--json")
+    report = cli("evaluate", model, "--source", src, "--target", tgt, "--alignments", gold, "--format", "json")
     found = json.loads(report.out)
     assert found["aer"] < 5
     assert found["pairs"] == PAIRS
@@ -130,7 +130,9 @@ def test_training_a_head_to_align(cli: Callable[..., Any], copied: Files, tmp_pa
     links.write_text(gold.read_text().replace("0-0", "", 1))
     changed = cli(*train, *both[:-1], links, "--resume", "--set", "train.max_steps=3")
     assert "the training files differ from those of the run" in changed.complaint
-    report = cli("evaluate", tmp_path / "out", "--source", src, "--target", tgt, "--alignments", gold, "--json")
+    report = cli(
+        "evaluate", tmp_path / "out", "--source", src, "--target", tgt, "--alignments", gold, "--format", "json"
+    )
     assert json.loads(report.out)["head"] == {"layer": 0, "head": 0, "row": "predicts"}
 
 

@@ -80,7 +80,7 @@ def test_answers_are_trained_and_found(cli: Cli, files: list[str], tmp_path: Pat
     assert figures[-1]["f1"] > 0.9 > figures[0]["f1"] and figures[-1]["exact_match"] >= 0.8
     values = json.loads((tmp_path / "out" / "config.json").read_text())
     assert values["architectures"] == ["BertForQuestionAnswering"] and "id2label" not in values
-    found = json.loads(cli("evaluate", tmp_path / "out", "--source", files[1], "--json").out)
+    found = json.loads(cli("evaluate", tmp_path / "out", "--source", files[1], "--format", "json").out)
     best = max(figures, key=lambda row: row["f1"])
     assert found == {"exact_match": best["exact_match"], "f1": best["f1"], "questions": 5}
     rows = [line.split("\t") for line in cli("answer", tmp_path / "out", files[1]).lines]
@@ -103,7 +103,7 @@ def test_questions_without_an_answer(cli: Cli, tmp_path: Path) -> None:
               "--set", *QUICK)  # fmt: skip
     assert ran.code == 0, ran.err
     assert "training on 6 questions in" in ran.err and ", 1 without an answer" in ran.err
-    found = json.loads(cli("evaluate", tmp_path / "out", "--source", path, "--json").out)
+    found = json.loads(cli("evaluate", tmp_path / "out", "--source", path, "--format", "json").out)
     assert found["without"] == 1 and found["f1"] == max(row["f1"] for row in validations(tmp_path / "out"))
     output = cli("answer", tmp_path / "out", path, "--unanswerable", "--format", "squad").out
     assert json.loads(output)["where2"] == "" or found["right_without"] == 0.0

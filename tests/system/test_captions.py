@@ -68,7 +68,7 @@ def test_training_keeps_the_layout(cli: Cli, folder: Path, tmp_path: Path) -> No
     assert "# A captioning model" in card and "train.tsv: 3 images with 3 captions" in card
     pictures = [folder / f"{name}.png" for name in COLOURS]
     assert cli("caption", out, *pictures).out.splitlines() == [f"A {name} field." for name in COLOURS]
-    report = json.loads(cli("evaluate", out, "--source", folder / "held.tsv", "--json").out)
+    report = json.loads(cli("evaluate", out, "--source", folder / "held.tsv", "--format", "json").out)
     assert (report["BLEU"]["score"], report["pictures"], report["captions"]) == (pytest.approx(100), 3, 4)
     assert "3 pictures, 4 captions" in cli("evaluate", out, "--source", folder / "held.tsv").out
 

@@ -54,7 +54,7 @@ def test_related_texts_are_found_and_the_layout_is_complete(cli: Cli, pairs: Pat
     assert json.loads((out / "sentence_bert_config.json").read_text())["max_seq_length"] == 20
     assert json.loads((out / "config.json").read_text())["architectures"] == ["BertModel"]
     assert not any("cls." in key for key in load_file(out / "model.safetensors"))
-    found = json.loads(cli("evaluate", out, "--source", pairs, "--json").out)
+    found = json.loads(cli("evaluate", out, "--source", pairs, "--format", "json").out)
     assert found["mrr"] == pytest.approx(max(row["mrr"] for row in rows)) and found["texts"] == 12
     vectors = headwise.load(out, "cpu").embed(["dog", "I saw a dog there", "ice"])
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)

@@ -20,7 +20,9 @@ def test_set(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) ->
 
 def test_json_has_scores_signatures_and_settings(model_path: Path, test_set: list[Path], cli: Any) -> None:
     source, reference = test_set
-    ran = cli("evaluate", model_path, "--source", source, "--reference", reference, "--json", "--beam-size", 2)
+    ran = cli(
+        "evaluate", model_path, "--source", source, "--reference", reference, "--format", "json", "--beam-size", 2
+    )
     assert (ran.code, ran.err) == (0, "")
     report = json.loads(ran.out)
     for name, perfect in (("BLEU", 100.0), ("chrF++", 100.0), ("TER", 0.0)):
@@ -35,7 +37,7 @@ def test_against_another_model(model_path: Path, test_set: list[Path], cli: Any,
     source, reference = test_set
     saved = tmp_path / "hypotheses.txt"
     shared = ["evaluate", model_path, "--source", source, "--reference", reference, "--against", model_path]
-    ran = cli(*shared, "--json", "--save", saved)
+    ran = cli(*shared, "--format", "json", "--save", saved)
     comparison = json.loads(ran.out)["against"]["BLEU"]
     assert comparison["a"] == comparison["b"]
     assert comparison["p_value"] == 1.0
@@ -55,7 +57,7 @@ def test_the_report_as_text(model_path: Path, test_set: list[Path], cli: Any) ->
 def test_length_ratio_and_brevity_penalty_are_in_every_report(model_path: Path, test_set: list[Path], cli: Any) -> None:
     source, reference = test_set
     shared = ["evaluate", model_path, "--source", source, "--reference", reference]
-    length = json.loads(cli(*shared, "--json").out)["length"]["BLEU"]
+    length = json.loads(cli(*shared, "--format", "json").out)["length"]["BLEU"]
     assert length["ratio"] == length["hypothesis"] / length["reference"] == pytest.approx(1, abs=0.05)
     assert cli(*shared).lines[1].strip().startswith(f"length ratio {length['ratio']:.3f} ({length['hypothesis']} of ")
     assert cli(*shared).lines[1].endswith(f"brevity penalty {length['brevity_penalty']:.3f}")
@@ -66,13 +68,13 @@ def test_a_file_of_translations_is_scored_as_the_model_is(
 ) -> None:
     source, reference = test_set
     saved = tmp_path / "hypotheses.txt"
-    ran = cli("evaluate", model_path, "--source", source, "--reference", reference, "--json", "--save", saved)
+    ran = cli("evaluate", model_path, "--source", source, "--reference", reference, "--format", "json", "--save", saved)
     expected = json.loads(ran.out)
     del expected["decoding"]
     shared = ["evaluate", "--hypothesis", saved, "--reference", reference]
-    assert json.loads(cli(*shared, "--json").out) == expected
+    assert json.loads(cli(*shared, "--format", "json").out) == expected
     assert cli(*shared).lines[-1] == "25 sentences"
-    against = json.loads(cli(*shared, "--against", source, "--json").out)["against"]["BLEU"]
+    against = json.loads(cli(*shared, "--against", source, "--format", "json").out)["against"]["BLEU"]
     assert against["b"]["score"] == pytest.approx(100.0)  # the task is to copy
     short = tmp_path / "short.txt"
     short.write_text("a\n", encoding="utf-8")
@@ -90,7 +92,7 @@ def test_the_best_length_penalty_is_kept_in_the_model(
     (model / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
     shared = ["evaluate", model, "--source", source, "--reference", reference]
     before = (model / "README.md").read_text(encoding="utf-8")
-    ran = cli(*shared, "--tune", "length_penalty", "--json")
+    ran = cli(*shared, "--tune", "length_penalty", "--format", "json")
     assert "tune on validation data" in ran.err
     best = json.loads(ran.out)["length_penalty"]
     assert (model / "README.md").read_text(encoding="utf-8") == before  # nothing is saved without the option
@@ -177,6 +179,6 @@ def test_summaries_are_scored_with_the_chosen_metrics(cli: Any, tmp_path: Path) 
     (tmp_path / "said").write_text("the cat sat on a mat\ndogs barked\n")
     (tmp_path / "real").write_text("the cat was on the mat\na dog barks loudly\n")
     files = ["--hypothesis", tmp_path / "said", "--reference", tmp_path / "real"]
-    found = json.loads(cli("evaluate", *files, "--metric", "ROUGE-L", "chrF++", "--json").out)
+    found = json.loads(cli("evaluate", *files, "--metric", "ROUGE-L", "chrF++", "--format", "json").out)
     assert found["ROUGE-L"]["score"] == pytest.approx(200 / 3) and "chrF++" in found and "BLEU" not in found
     assert "ROUGE-1" in cli("evaluate", *files, "--metric", "ROUGE1").complaint

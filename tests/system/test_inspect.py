@@ -87,7 +87,7 @@ def test_texts_that_end_like_a_file_are_texts(cli: Cli, model_path: Path, tmp_pa
 
 
 def test_json_rows_sum_to_one(cli: Cli, model_path: Path) -> None:
-    ran = cli("inspect", model_path, TEXT, "--format", "json", "--target", "d c b a")
+    ran = cli("inspect", model_path, TEXT, "--format", "json", "--translation", "d c b a")
     found = json.loads(ran.out)
     assert found["translation"] == "d c b a"
     for part in ("encoder", "decoder", "cross"):
@@ -129,7 +129,7 @@ def test_prefix_and_beam_are_used(cli: Cli, model_path: Path) -> None:
         (["--layer", 9], "--layer is for pictures and text"),
         (["-o", "nowhere/a.png"], "its folder does not exist"),
         (["-o", "nowhere/a.html"], "its folder does not exist"),
-        (["--prefix", "a", "--target", "b"], "prefix"),
+        (["--prefix", "a", "--translation", "b"], "prefix"),
         (["--formt", "text"], "did you mean '--format'?"),
     ],
 )

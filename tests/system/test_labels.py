@@ -72,7 +72,7 @@ def test_an_encoder_gets_a_head_and_is_trained(cli: Cli, files: list[str], tmp_p
     assert values["problem_type"] == "single_label_classification"
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
-    found = cli("evaluate", tmp_path / "out", "--source", files[1], "--json")
+    found = cli("evaluate", tmp_path / "out", "--source", files[1], "--format", "json")
     assert json.loads(found.out)["accuracy"] == figures[-1]["accuracy"]
     (tmp_path / "in.txt").write_text("of course 3\nnever 1\n", encoding="utf-8")
     lines = cli("classify", tmp_path / "out", tmp_path / "in.txt").lines
@@ -133,7 +133,7 @@ def test_pairs_of_texts(cli: Cli, pairs: list[str], tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert "training on 54 pairs of texts with 2 labels" in ran.err
     figures = validations(tmp_path / "out")
-    found = json.loads(cli("evaluate", tmp_path / "out", "--source", pairs[1], "--json").out)
+    found = json.loads(cli("evaluate", tmp_path / "out", "--source", pairs[1], "--format", "json").out)
     assert found["accuracy"] == max(row["accuracy"] for row in figures) > 0.8
     (tmp_path / "in.tsv").write_text("dog 1\tdog\ndog 2\towl\n", encoding="utf-8")
     lines = cli("classify", tmp_path / "out", tmp_path / "in.tsv").lines

@@ -67,7 +67,7 @@ def test_every_command_for_language_models(recipe: str, trained: Path, texts: Pa
     scored = cli("score", folder, "--source", texts / "valid.txt", "--stride", "1")
     found = json.loads(scored.out)
     assert found["tokens"] == len(ALPHABET) * 4 - 1 and found["perplexity"] < 1.4
-    report = json.loads(cli("evaluate", folder, "--source", texts / "valid.txt", "--json").out)
+    report = json.loads(cli("evaluate", folder, "--source", texts / "valid.txt", "--format", "json").out)
     assert report["tokens"] == found["tokens"] and report["bytes"] == found["tokens"] and report["loss"] < 0.6
     assert report["bits_per_byte"] == pytest.approx(
         report["loss"] * 1.4427 * report["tokens"] / report["bytes"], rel=1e-4

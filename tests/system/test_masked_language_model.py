@@ -57,7 +57,7 @@ def trained(texts: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_every_command_for_masked_language_models(trained: Path, texts: Path, cli: Cli) -> None:
     first, last = records(trained, "validation.jsonl")
     assert last["loss"] < first["loss"] < 3.5  # 3.4 for guessing
-    report = json.loads(cli("evaluate", trained, "--source", texts / "valid.txt", "--json").out)
+    report = json.loads(cli("evaluate", trained, "--source", texts / "valid.txt", "--format", "json").out)
     assert report["loss"] == pytest.approx(last["loss"], abs=1e-5)
     assert report["accuracy"] == pytest.approx(last["accuracy"])
     assert (report["tokens"], report["masked"]) == (108, 15)  # 2 of the 14 in each of 7 blocks, 1 of the rest
@@ -117,7 +117,7 @@ def test_training_keeps_the_layout(kind: str, cli: Cli, texts: Path, tmp_path: P
     assert {key: value.shape for key, value in before.items()} == {key: value.shape for key, value in after.items()}
     assert all(not torch.equal(before[key], after[key]) for key in before if "token_type" not in key)
     assert (tmp_path / "out" / "tokenizer.json").read_bytes() == (tmp_path / "model" / "tokenizer.json").read_bytes()
-    report = json.loads(cli("evaluate", tmp_path / "out", "--source", texts / "valid.txt", "--json").out)
+    report = json.loads(cli("evaluate", tmp_path / "out", "--source", texts / "valid.txt", "--format", "json").out)
     assert report["loss"] < figures[0]["loss"]
     assert "recipe | tune-mlm from the weights of `model`" in (tmp_path / "out" / "README.md").read_text(
         encoding="utf-8"

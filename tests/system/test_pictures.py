@@ -59,7 +59,7 @@ def command(pictures: Path, out: Path, *more: str, train: str = "all", valid: st
 def test_every_command_for_images(trained: Path, pictures: Path, cli: Cli, tmp_path: Path) -> None:
     red = pictures / "all" / "red" / "0.png"
     assert cli("label", trained, red).out.split()[1] == "red"
-    report = json.loads(cli("evaluate", trained, "--source", pictures / "six.tsv", "--json").out)
+    report = json.loads(cli("evaluate", trained, "--source", pictures / "six.tsv", "--format", "json").out)
     assert report["accuracy"] == 1.0 and report["texts"] == 6
     assert cli("evaluate", trained, "--source", pictures / "all").out.startswith("accuracy ")
     info = cli("info", trained).out
@@ -193,7 +193,7 @@ def test_fine_tuning_a_pretrained_network(pictures: Path, cli: Cli, tmp_path: Pa
     assert (out / "preprocessor_config.json").read_bytes() == (start / "preprocessor_config.json").read_bytes()
     values = json.loads((out / "config.json").read_text())
     assert values["architectures"] == [{"vit": "ViT", "deit": "DeiT"}[kind] + "ForImageClassification"]
-    report = json.loads(cli("evaluate", out, "--source", pictures / "six.tsv", "--json").out)
+    report = json.loads(cli("evaluate", out, "--source", pictures / "six.tsv", "--format", "json").out)
     assert report["accuracy"] > 0.8
     ran = cli("train", "--init", out, "--train", pictures / "all", "--valid", "20%", "--out", tmp_path / "again",
               "--device", "cpu", "--set", *settings, "train.max_steps=1")  # fmt: skip

@@ -70,8 +70,8 @@ def test_evaluate_scores_what_translate_writes(
     assert ran.code == 0, ran.err
     assert ran.out.startswith("BLEU") and "beam 3, length penalty 1.0" in ran.out
     assert len(kept.read_text(encoding="utf-8").split("\n")) >= len(written)
-    found = cli("evaluate", model_folder[0], "--source", files[0], "--reference", files[1], "--json", "--beam-size", 1,
-                *model_folder[1])  # fmt: skip
+    found = cli("evaluate", model_folder[0], "--source", files[0], "--reference", files[1], "--format", "json",
+                "--beam-size", 1, *model_folder[1])  # fmt: skip
     assert json.loads(found.out)["decoding"]["beam_size"] == 1
 
 
@@ -95,14 +95,14 @@ def test_align_and_choose(cli: Cli, model_folder: tuple[Path, list[str]], files:
         "align", model_folder[0], "--source", files[0], "--target", files[1], "--choose", gold, *model_folder[1]
     )
     assert chosen.code == 0 and "layer" in chosen.err
-    rate = cli("evaluate", model_folder[0], "--source", files[0], "--target", files[1], "--alignments", gold, "--json",
-               *model_folder[1])  # fmt: skip
+    rate = cli("evaluate", model_folder[0], "--source", files[0], "--target", files[1], "--alignments", gold,
+               "--format", "json", *model_folder[1])  # fmt: skip
     assert json.loads(rate.out)["head"]["layer"] >= 0
     (model_folder[0] / "alignment.json").unlink()
 
 
 @pytest.mark.few(5)
-@pytest.mark.parametrize("given", [(), ("--target", "Ein Hund"), ("--beam-size", 1)])
+@pytest.mark.parametrize("given", [(), ("--translation", "Ein Hund"), ("--beam-size", 1)])
 def test_inspect(cli: Cli, model_folder: tuple[Path, list[str]], given: tuple[Any, ...], written: list[str]) -> None:
     ran = cli("inspect", model_folder[0], SOURCES[0], "--format", "json", *given, *model_folder[1])
     assert ran.code == 0, ran.err
@@ -291,7 +291,17 @@ def two_vocabularies(path: Path, hf_config: dict[str, Any]) -> Vocabulary:
 def test_prune(cli: Cli, model_folder: tuple[Path, list[str]], files: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "pruned"
     ran = cli(
-        "prune", model_folder[0], "--heads", 2, "--source", files[0], "--target", files[1], "-o", out, *model_folder[1]
+        "prune",
+        model_folder[0],
+        "--heads",
+        2,
+        "--source",
+        files[0],
+        "--target",
+        files[1],
+        "--out",
+        out,
+        *model_folder[1],
     )
     assert ran.code == 0, ran.err
     assert "without 2 heads" in ran.err and "this layout cannot have fewer heads" in ran.err
@@ -301,7 +311,7 @@ def test_prune(cli: Cli, model_folder: tuple[Path, list[str]], files: tuple[Path
     with whole.mask_heads(removed):
         masked = whole.score(SOURCES, TARGETS)
     assert pruned.score(SOURCES, TARGETS) == masked != whole.score(SOURCES, TARGETS)
-    again = ["--heads", 1, "--source", files[0], "--target", files[1], "-o", out, *model_folder[1]]
+    again = ["--heads", 1, "--source", files[0], "--target", files[1], "--out", out, *model_folder[1]]
     taken = cli("prune", model_folder[0], *again)
     assert taken.code == 2 and "holds a model already" in taken.err
 

@@ -61,7 +61,7 @@ def test_scores_are_those_of_evaluate_and_hypotheses_are_kept(
     assert (ran.code, ran.err.count("translating news, 25 lines")) == (0, 3)
     table = rows(ran.out)
     for run, name in ((runs[0], "copy"), (runs[2], "noisy")):
-        report = json.loads(cli("evaluate", run, "--source", source, "--reference", reference, "--json").out)
+        report = json.loads(cli("evaluate", run, "--source", source, "--reference", reference, "--format", "json").out)
         for metric in ("BLEU", "TER"):
             assert float(table[name, metric]["mean"]) == pytest.approx(report[metric]["score"])
             assert table[name, metric]["signature"] == report[metric]["signature"]
@@ -70,7 +70,7 @@ def test_scores_are_those_of_evaluate_and_hypotheses_are_kept(
     assert table["noisy", "BLEU"]["p_value"] == ""
 
     (hypotheses,) = kept(runs[2])
-    scored = json.loads(cli("evaluate", "--hypothesis", hypotheses, "--reference", reference, "--json").out)
+    scored = json.loads(cli("evaluate", "--hypothesis", hypotheses, "--reference", reference, "--format", "json").out)
     assert scored["BLEU"]["score"] == pytest.approx(float(table["noisy", "BLEU"]["mean"]))
     assert json.loads(hypotheses.with_suffix(".json").read_text(encoding="utf-8"))["decoding"]["beam_size"] == 5
 

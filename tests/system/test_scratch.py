@@ -77,7 +77,7 @@ def test_an_encoder_trains_from_scratch(
     trained = json.loads((out / "training.json").read_text())
     assert trained["init"] == "" and trained["recipe"] == task
     assert verbs in cli("info", out).out
-    found = json.loads(cli("evaluate", out, "--source", files[task], "--json").out)
+    found = json.loads(cli("evaluate", out, "--source", files[task], "--format", "json").out)
     assert found[figure] == pytest.approx(max(row[figure] for row in rows))
     begun, after = (load_file(path / "model.safetensors") for path in (out / "bert-begun", out))
     assert {key for key, value in begun.items() if torch.equal(value, after[key])} <= {

@@ -66,7 +66,7 @@ def test_training_keeps_the_layout(cli: Cli, folder: Path, tmp_path: Path) -> No
         assert json.loads((out / file).read_text()) == json.loads((folder / "model" / file).read_text())
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "# A speech model" in card and "train.tsv: 3 recordings, 0.0 minutes" in card and "| language | en |" in card
-    scored = "--source", folder / "train.tsv", "--source-language", "en", "--json"
+    scored = "--source", folder / "train.tsv", "--source-language", "en", "--format", "json"
     rates = [json.loads(cli("evaluate", path, *scored).out) for path in (folder / "model", out)]
     assert [rate["wer"] for rate in rates] == [1.0, 0.0] and rates[1]["wer_as_written"] == 0.0
     assert cli("evaluate", out, "--source", folder / "train.tsv").out.startswith("WER 0.00% (0 substituted")
@@ -187,5 +187,7 @@ def test_only_transcripts_have_a_normaliser(cli: Cli, folder: Path, model_path: 
     pairs = ["--source", folder / "train.tsv", "--reference", folder / "train.tsv"]
     assert "--normalizer is for transcripts" in cli("evaluate", model_path, *pairs, "--normalizer", "english").complaint
     pytest.importorskip("whisper_normalizer")
-    report = cli("evaluate", folder / "model", "--source", folder / "train.tsv", "--normalizer", "english", "--json")
+    report = cli(
+        "evaluate", folder / "model", "--source", folder / "train.tsv", "--normalizer", "english", "--format", "json"
+    )
     assert json.loads(report.out)["normalizer"] == "english", report.err

@@ -61,7 +61,7 @@ def test_an_encoder_gets_a_head_and_is_trained(cli: Cli, files: list[str], tmp_p
     values = json.loads((tmp_path / "out" / "config.json").read_text())
     assert values["architectures"] == [{"bert": "Bert", "distilbert": "DistilBert"}[kind] + "ForTokenClassification"]
     assert values["id2label"] == dict(zip("0123", TAGS, strict=True)) and "problem_type" not in values
-    found = json.loads(cli("evaluate", tmp_path / "out", "--source", files[1], "--json").out)
+    found = json.loads(cli("evaluate", tmp_path / "out", "--source", files[1], "--format", "json").out)
     assert (found["f1"], found["words"]) == (max(row["f1"] for row in figures), 48)
     assert found["kinds"].keys() == {"LOC", "PER"}
     assert "a tagging model" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8").lower()

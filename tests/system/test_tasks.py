@@ -245,7 +245,9 @@ def test_a_classifier_is_called_as_a_pretrained_one(classifier: Path, files: Pat
 
 def test_evaluating_a_classifier(cli: Callable[..., Any], classifier: Path, files: Path) -> None:
     shown = cli("evaluate", classifier, "--device", "cpu", "--source", files / "test.tsv")
-    record = json.loads(cli("evaluate", classifier, "--device", "cpu", "--source", files / "test.tsv", "--json").out)
+    record = json.loads(
+        cli("evaluate", classifier, "--device", "cpu", "--source", files / "test.tsv", "--format", "json").out
+    )
     rows = [line.split("\t") for line in (files / "test.tsv").read_text().splitlines()]
     found = headwise.load(classifier, "cpu").classify([text for text, _ in rows])
     right = sum(one.label == label for one, (_, label) in zip(found, rows, strict=True))
@@ -261,7 +263,9 @@ def test_forecasting_and_evaluating(cli: Callable[..., Any], forecaster: Path, f
     assert header == "step,b"
     values = headwise.load(forecaster, "cpu").forecast(files / "test.csv")
     assert [float(row.split(",")[1]) for row in rows] == pytest.approx(values, rel=1e-5)
-    record = json.loads(cli("evaluate", forecaster, "--device", "cpu", "--source", files / "test.csv", "--json").out)
+    record = json.loads(
+        cli("evaluate", forecaster, "--device", "cpu", "--source", files / "test.csv", "--format", "json").out
+    )
     assert record["windows"] == 300 - 24 - 6 + 1
     series = [float(line.split(",")[2]) for line in (files / "test.csv").read_text().splitlines()[1:]]
     expected = [abs(series[t + step] - series[t + step - 12]) for t in range(24, 295) for step in range(6)]

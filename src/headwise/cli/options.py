@@ -59,18 +59,6 @@ def device_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", metavar="NAME", help=text)
 
 
-def old_name(parser: argparse.ArgumentParser, old: str, new: str) -> None:
-    """Let the former name of an option work, without a place in the help."""
-    parser._option_string_actions[old] = parser._option_string_actions[new]
-
-
-def old_flag(parser: argparse.ArgumentParser, old: str, new: str, value: str) -> None:
-    """Let a former option without a value work, which stands for `new value`."""
-    now = parser._option_string_actions[new]
-    hidden = argparse.SUPPRESS
-    parser.add_argument(old, dest=now.dest, action="store_const", const=value, default=now.default, help=hidden)
-
-
 def files_option(
     parser: argparse._ActionsContainer, flag: str, text: str, metavar: str = "FILE", required: bool = False
 ) -> None:

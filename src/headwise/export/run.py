@@ -56,7 +56,7 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
     if to not in FORMATS:
         raise unknown("format", to, FORMATS)
     if int8 and to == "hf":
-        raise UserError("--int8 is for ctranslate2 and onnx; transformers converts float32 weights itself")
+        raise UserError("--compute int8 is for ctranslate2 and onnx; transformers converts float32 weights itself")
     out, folder = Path(out), read_folder(model)
     if isinstance(folder.config, RunConfig):
         exported = exported_model(folder)

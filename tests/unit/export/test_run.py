@@ -87,7 +87,7 @@ def test_mistakes_are_one_line(make_model: MakeModel, tmp_path: Path) -> None:
     model = make_model()
     for arguments, message in [
         ((model, "onx", tmp_path / "out"), "unknown format 'onx'; did you mean 'onnx'"),
-        ((model, "hf", tmp_path / "out", True), "--int8 is for ctranslate2 and onnx"),
+        ((model, "hf", tmp_path / "out", True), "--compute int8 is for ctranslate2 and onnx"),
         ((model, "hf", tmp_path), "exists already"),
         ((tmp_path / "nothing", "hf", tmp_path / "out"), "no such model directory"),
     ]:

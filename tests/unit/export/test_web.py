@@ -179,7 +179,7 @@ def test_what_a_page_cannot_hold_is_refused_in_a_line(
         export_page(translation_folder(make_model(positions="relative")), out)
     with pytest.raises(UserError, match="its tokenizer is not supported"):
         export_page(translation_folder(tmp_path / "marian"), out)
-    assert main(["export", str(make_model()), str(out), "--to", "web", "--int8"]) == 2
+    assert main(["export", str(make_model()), str(out), "--to", "web", "--compute", "int8"]) == 2
     assert "--compute and --text are not for --to web" in capsys.readouterr().err
     assert not out.exists()
 

@@ -238,7 +238,7 @@ def test_commands(folders: Path, tmp_path: Path, cli: Callable[..., tuple[int, s
         assert code == 0
         wanted = ["\t".join(each) for each in texts(all_three.translate(given, n_best=2))]
         assert written.splitlines() == wanted
-    saved = ["--save", tmp_path / "kept.txt", "--json", "--device", "cpu"]
+    saved = ["--save", tmp_path / "kept.txt", "--format", "json", "--device", "cpu"]
     assert cli("evaluate", a, "--ensemble", b, "--source", source, "--reference", tmp_path / "test.tgt", *saved)[0] == 0
     assert (tmp_path / "kept.txt").read_text() == out.read_text()
     corpus = ["--train", source, tmp_path / "test.tgt", "-o", tmp_path / "c.jsonl", "--n-best", 2, "--device", "cpu"]

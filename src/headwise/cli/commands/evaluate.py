@@ -30,7 +30,6 @@ from headwise.cli.options import (
     language_options,
     metric_options,
     model_option,
-    old_flag,
     ray_option,
     source_option,
     target_option,
@@ -123,7 +122,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     against = "second model to compare with, by paired bootstrap; with --hypothesis, a second file of translations"
     parser.add_argument("--against", metavar="MODEL", help=against)
     format_option(parser, "json: one object with all numbers", ("text", "json"))
-    old_flag(parser, "--json", "--format", "json")
     metric_options(parser, ("BLEU", "chrF++", "TER"))
     tune = "length_penalty: print the value of this setting that is best on --source; use validation data, no test set"
     parser.add_argument("--tune", choices=["length_penalty"], metavar="NAME", help=tune)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from headwise.cli.options import TRAINED_HERE, file_option, old_flag
+from headwise.cli.options import TRAINED_HERE, file_option
 from headwise.cli.parallel_texts import parallel_texts, source_text
 from headwise.errors import UserError
 from headwise.export.web.page import export_page
@@ -25,7 +25,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     compute = "float32, int8: weight precision of ctranslate2 and onnx; int8 is a third of the size, with slightly "
     compute += "different translations; a web page is always int8 (default: %(default)s)"
     parser.add_argument("--compute", choices=("float32", "int8"), default="float32", metavar="NAME", help=compute)
-    old_flag(parser, "--int8", "--compute", "int8")
     text = "text file, or file of pairs; its lines are translated before and after export, and compared (default: a "
     text += "few short texts)"
     file_option(parser, "--text", text)

@@ -21,7 +21,6 @@ from headwise.cli.options import (
     decode_overrides,
     language_options,
     model_option,
-    old_name,
     whole_number,
 )
 from headwise.cli.rules import FlagRule, out_file
@@ -91,7 +90,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, default="", metavar="NAME", help=style)
     translation = "show this translation, transcript or caption instead of the model's own"
     parser.add_argument("--translation", metavar="TEXT", help=translation)
-    old_name(parser, "--target", "--translation")
     prefix = "text that the model's output must begin with"
     parser.add_argument("--prefix", default="", metavar="TEXT", help=prefix)
     group = parser.add_argument_group("pictures and text")

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from headwise.cli.loading import model_of
-from headwise.cli.options import ANY_MODEL, files_option, language_options, model_option, old_name, target_option
+from headwise.cli.options import ANY_MODEL, files_option, language_options, model_option, target_option
 from headwise.cli.parallel_texts import parallel_texts, source_text, target_text
 from headwise.errors import UserError
 from headwise.inspect.heads import all_heads, heads_by_layer
@@ -21,8 +21,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     files_option(parser, "--source", source, required=True)
     target_option(parser, "what belongs to each line of --source: translations, labels or transcripts")
     parser.add_argument("--out", required=True, metavar="DIR", help="model folder to write")
-    for old in ("-o", "--output"):
-        old_name(parser, old, "--out")
     language_options(parser)
 
 
