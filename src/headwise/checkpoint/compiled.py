@@ -21,7 +21,6 @@ from headwise.native.speech import WIDTH as CONVOLUTION
 from headwise.native.speech import CompiledSpeech
 from headwise.network.config import NetworkConfig, StackConfig
 from headwise.network.from_recipe import transformer_config
-from headwise.network.legacy_names import RenamedMapping, current_names
 
 Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
 ShapesByName = dict[str, tuple[int, ...]]  # of parameters
@@ -52,22 +51,20 @@ def axes_for_library(c: ModelConfig) -> NetworkConfig | None:
 
 def fits(c: NetworkConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether these are the shapes of all parameters of that Transformer."""
-    own = parameter_shapes(c)
-    return current_names(shapes, own) == own
+    return dict(shapes) == parameter_shapes(c)
 
 
 def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
     """The network packed to compute with `compute`, one of `native.linear.NUMBERS`, in `memory` if it is given."""
     shape = library_shape(c)
     assert shape and c.decoder
-    names = current_names({name: name for name in weights}, parameter_shapes(c))
-    names = {f"tgt_{name}" if name.startswith(ALONE) else name: old for name, old in names.items()}
+    names = {f"tgt_{name}" if name.startswith(ALONE) else name: name for name in weights}
     if c.encoder and c.front == "tokens":
         names.setdefault(TARGET, names[SOURCE])  # the file has shared parameters once
     names["output.weight"] = names.pop(OUTPUT, names[TARGET])
     if "head.output.bias" in names:
         names["output.bias"] = names.pop("head.output.bias")
-    parameters = RenamedMapping(weights, names)
+    parameters = RenamedArrays(weights, names)
     stacks = {"src": c.encoder, "tgt": c.decoder} if c.encoder and c.front == "tokens" else {"tgt": c.decoder}
 
     def positions(length: int) -> tuple[Any, ...]:
@@ -82,6 +79,25 @@ def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMem
 
     kind = CompiledSpeech if c.front == "audio" else CompiledNetwork
     return kind(parameters, shape, positions, compute, memory)
+
+
+class RenamedArrays(Mapping[str, NDArray[Any]]):
+    """A lazy view of `arrays` under new names; `names` maps each new name to the old one."""
+
+    def __init__(self, arrays: Weights, names: Mapping[str, str]) -> None:
+        self._arrays, self._names = arrays, names
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._arrays[self._names[name]]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def positions_of(c: StackConfig, embeddings: str, parameters: Weights, length: int) -> NDArray[np.float32]:

@@ -95,6 +95,11 @@ def test_weights_of_another_network_do_not_fit() -> None:
     assert fits(transformer_config(SMALL), shapes)
     assert not fits(transformer_config(replace(SMALL, d_ff=16)), shapes)
     assert not fits(transformer_config(SMALL), {**shapes, "more": (1,)})
+    learned = transformer_config(CONFIGS[1])
+    shapes = parameter_shapes(learned)
+    table = "src_embeddings.positions.table"
+    assert fits(learned, shapes)
+    assert not fits(learned, {table if name == f"{table}.weight" else name: shape for name, shape in shapes.items()})
 
 
 @pytest.mark.parametrize("d_model", [8, 128, 256, 384, 512])
