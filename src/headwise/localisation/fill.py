@@ -5,16 +5,14 @@ stays untranslated where a missing or additional code would break programs (`%s`
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
-from headwise.data.links import Links
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import Translation
-from headwise.errors import UserError
 from headwise.localisation.markers import supports_markers
+from headwise.localisation.pivot import links_of
 from headwise.localisation.placeholders import is_icu_choice, with_codes
 from headwise.localisation.quality_checks import quality_warnings
 from headwise.localisation.segment_memory import (
@@ -41,14 +39,12 @@ ICU_CHOICE = "left untranslated: chooses among texts (ICU)"
 
 @runtime_checkable
 class TranslatingModel(Protocol):
-    """The methods of a translation model that `translate_units` needs."""
+    """The methods of a translation model that `translate_units` needs; with `align`, codes find their words."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...
 
     def translate(self, texts: Sequence[str], **overrides: Any) -> list[Translation]: ...
-
-    def align(self, sources: Sequence[str], targets: Sequence[str]) -> Sequence[Links]: ...
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,7 @@ def translate_units(
 
 def _translate(request: SentenceRequest, model: TranslatingModel, overrides: Mapping[str, Any]) -> list[SentenceOutput]:
     outputs = model.translate(request.texts, **overrides)
-    links: Sequence[Links | None] = [None] * len(outputs)
-    if request.aligned and outputs:
-        with suppress(UserError, AttributeError):  # a model without cross-attention
-            links = model.align(request.texts, [output.text for output in outputs])
+    links = links_of(model, request.texts, outputs) if request.aligned else [None] * len(outputs)
     pairs = zip(outputs, links, strict=True)
     return [SentenceOutput(one.text, one.log_prob, len(one.pieces) + 1, alignment) for one, alignment in pairs]
 

@@ -1,18 +1,27 @@
-"""Translation through a third language (pivoting): the first of two models translates for the second.
+"""Translation through a third language (pivoting), and the word links of translations.
 
-See `serve.pivot` for pivoting on the server, which queues sentences for each model.
+The server queues sentences for each of the two models; see `serve.pivot`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import tee
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise, tee
 from typing import Any
 
 from headwise.config.settings import SearchSettings
 from headwise.data.links import Links, compose_links
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import Translation
+from headwise.errors import UserError
 from headwise.localisation.markers import supports_markers
+
+
+@dataclass(frozen=True)
+class PivotTranslation(Translation):
+    """A translation through a third language."""
+
+    between: str = ""  # the text in that language
 
 
 class PivotTranslator:
@@ -21,7 +30,6 @@ class PivotTranslator:
     def __init__(self, first: Any, second: Any) -> None:
         """Both as `models.translator.Translator`; the second reads the language that the first writes."""
         self.first, self.second = first, second
-        self._between: dict[str, str] = {}
 
     @property
     def decode_config(self) -> SearchSettings:
@@ -33,37 +41,51 @@ class PivotTranslator:
         """The tokenizer of a model without placeholder markers if there is one, because markers must pass both."""
         return min((self.first.tokenizer, self.second.tokenizer), key=supports_markers)
 
-    def translate(self, texts: Sequence[str], prefix: str = "", **settings: Any) -> list[Translation]:
+    def translate(self, texts: Sequence[str], prefix: str = "", **settings: Any) -> list[PivotTranslation]:
         """Translate each text; `settings` as for `Translator.translate`, for both models.
 
         The prefix and the number of alternatives are those of the second model. Log-probabilities and scores are sums.
         """
         firsts = self.first.translate(texts, **settings | {"n_best": 1})
-        self._between = {text: one.text for text, one in zip(texts, firsts, strict=True)}
         seconds = self.second.translate([one.text for one in firsts], prefix, **settings)
         return [_joined(*both) for both in zip(firsts, seconds, strict=True)]
 
-    def translate_lines(self, lines: Iterable[str], prefix: str = "", **settings: Any) -> Iterator[Translation]:
+    def translate_lines(self, lines: Iterable[str], prefix: str = "", **settings: Any) -> Iterator[PivotTranslation]:
         """`translate` for a stream of lines."""
         firsts, again = tee(self.first.translate_lines(lines, **settings | {"n_best": 1}))
         seconds = self.second.translate_lines((one.text for one in again), prefix, **settings)
         for first, second in zip(firsts, seconds, strict=True):
             yield _joined(first, second)
 
-    def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Links]:
-        """The word links of translations, composed of those of both models; for texts of the last `translate`."""
-        between = [self._between[text] for text in sources]
-        links = zip(self.first.align(sources, between), self.second.align(between, targets), strict=True)
-        return [compose_links(*both) for both in links]
+
+def links_of(model: Any, sources: Sequence[str], translations: Sequence[Translation]) -> list[Links | None]:
+    """The word links of translations by a model, or by a `PivotTranslator`, which are composed of those of its models.
+
+    None for a text that was translated in parts, and for all texts if the model has no cross-attention.
+    """
+    whole = [one.parts == 1 for one in translations]
+    texts = [list(sources), [one.text for one in translations]]
+    models = [model]
+    if isinstance(model, PivotTranslator):
+        models = [model.first, model.second]
+        texts.insert(1, [one.between for one in translations if isinstance(one, PivotTranslation)])
+    texts = [[text if is_whole else "" for text, is_whole in zip(side, whole, strict=True)] for side in texts]
+    try:
+        steps = [one.align(*sides) for one, sides in zip(models, pairwise(texts), strict=True)]
+    except (UserError, ImportError, AttributeError):  # without cross-attention, or without torch
+        return [None] * len(whole)
+    return [reduce(compose_links, links) if is_whole else None for is_whole, *links in zip(whole, *steps, strict=True)]
 
 
-def _joined(first: Translation, second: Translation) -> Translation:
-    alternatives = tuple(_joined(first, other) for other in second.alternatives)
-    return replace(
-        second,
+def _joined(first: Translation, second: Translation) -> PivotTranslation:
+    return PivotTranslation(
+        text=second.text,
         score=first.score + second.score,
         log_prob=first.log_prob + second.log_prob,
+        pieces=second.pieces,
+        token_log_probs=second.token_log_probs,
         source_pieces=first.source_pieces,
-        parts=first.parts,
-        alternatives=alternatives,
+        parts=max(first.parts, second.parts),
+        alternatives=tuple(_joined(first, other) for other in second.alternatives),
+        between=first.text,
     )

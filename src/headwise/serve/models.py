@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from headwise.data.links import Links
 from headwise.decode.translator import clean_text
 from headwise.errors import UserError
 from headwise.glossary.terms import Glossary, Term
 from headwise.glossary.translation import MIN_BEAM_SIZE
 from headwise.localisation.markers import supports_markers
+from headwise.localisation.pivot import links_of
 from headwise.localisation.segment_memory import MemoryMatch
 from headwise.models.target_language import language_arguments
 from headwise.serve.batching import Batcher, BatchSettings, estimate_tokens
@@ -159,7 +161,9 @@ class ServedModel:
         if terms := self._terms(sentences, options):
             settings["glossary"] = Glossary(terms)
         outputs = model.translate(sentences, prefix=options.prefix, **settings)
-        links = self._links(model, sentences, outputs, languages) if options.aligned else [None] * len(outputs)
+        links: list[Links | None] = [None] * len(outputs)
+        if options.aligned:
+            links = links_of(model.between(**languages) if languages else model, sentences, outputs)
         return [
             SentenceTranslation(
                 source=text,
@@ -168,7 +172,7 @@ class ServedModel:
                 log_prob=one.log_prob,
                 n_tokens=(len(one.source_pieces), len(one.pieces)),
                 alternatives=tuple((other.text, other.score) for other in one.alternatives),
-                alignment=pairs,
+                alignment=None if pairs is None else tuple(sorted(pairs)),
             )
             for text, one, pairs in zip(sentences, outputs, links, strict=True)
         ]
@@ -181,20 +185,6 @@ class ServedModel:
             found = dict.fromkeys(match.term for text in sentences for match in stored.matches(text))
             terms += [term for term in found if term.source.casefold() not in requested]
         return terms
-
-    def _links(
-        self, model: Any, sentences: Sequence[str], outputs: Sequence[Any], languages: Mapping[str, str]
-    ) -> list[Any]:
-        """Word alignments; None for sentences that were split, and for models without cross-attention."""
-        aligner = model.between(**languages) if languages else model
-        whole = [one.parts == 1 for one in outputs]
-        sources = [text if is_whole else "" for text, is_whole in zip(sentences, whole, strict=True)]
-        targets = [one.text if is_whole else "" for one, is_whole in zip(outputs, whole, strict=True)]
-        try:
-            links = aligner.align(sources, targets)
-        except (UserError, ImportError, AttributeError):  # without cross-attention, or without torch
-            return [None] * len(outputs)
-        return [tuple(sorted(pairs)) if is_whole else None for pairs, is_whole in zip(links, whole, strict=True)]
 
     def _load(self) -> Any:
         try:

@@ -10,7 +10,7 @@ from headwise.data.links import Links
 from headwise.data.tokenizer import Tokenizer
 from headwise.decode.translator import Translation
 from headwise.localisation.fill import translate_units
-from headwise.localisation.pivot import PivotTranslator
+from headwise.localisation.pivot import PivotTranslator, links_of
 from headwise.localisation.po import read_po
 from headwise.localisation.unit import plain
 
@@ -26,14 +26,15 @@ class WordModel:
 
     def translate(self, texts: Sequence[str], prefix: str = "", **settings: Any) -> list[Translation]:
         self.settings.append({"prefix": prefix, **settings})
-        return [Translation(prefix + self._text(text), -1.0, -2.0, [], [], text.split(), 1) for text in texts]
+        parts = 2 if settings.get("max_source_length") else 1
+        return [Translation(prefix + self._text(text), -1.0, -2.0, [], [], text.split(), parts) for text in texts]
 
     def translate_lines(self, lines: Iterable[str], prefix: str = "", **settings: Any) -> Iterator[Translation]:
         for line in lines:
             yield self.translate([line], prefix, **settings)[0]
 
     def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Links]:
-        assert targets == [self._text(text) for text in sources]
+        assert list(targets) == [self._text(text) for text in sources]
         return [self._links(len(text.split())) for text in sources]
 
     def _text(self, text: str) -> str:
@@ -52,6 +53,19 @@ def test_placeholders_find_their_places_through_both_models() -> None:
     document = read_po("a.po", b'msgid "eins zwei %s drei"\nmsgstr ""\n', ("", ""))
     (one,) = translate_units(document, model)
     assert plain(one.target) == "%s trois deux un"
+
+
+def test_links_are_those_of_any_translation_not_only_of_the_last() -> None:
+    """Such as in several threads; models without cross-attention have none, and neither have texts in parts."""
+    model = PivotTranslator(WordModel(FIRST, backwards=True), WordModel(SECOND))
+    found = model.translate(["eins zwei drei"])
+    model.translate(["zwei"])
+    streamed = [*model.translate_lines(["eins zwei"])]
+    assert [one.between for one in [*found, *streamed]] == ["three two one", "two one"]
+    assert links_of(model, ["eins zwei drei"], found) == [{(0, 2), (1, 1), (2, 0)}]
+    assert links_of(model, ["eins zwei"], streamed) == [{(0, 1), (1, 0)}]
+    assert links_of(model, ["eins"], model.translate(["eins"], max_source_length=1)) == [None]
+    assert links_of(PivotTranslator(model.first, object()), ["eins zwei"], streamed) == [None]
 
 
 def test_a_prefix_and_alternatives_are_of_the_second_model() -> None:
