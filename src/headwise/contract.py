@@ -221,7 +221,7 @@ class TextNetwork(Protocol):
         ...
 
     def log_probs(self, texts: Sequence[Sequence[int]], firsts: Sequence[int]) -> list[Any]:
-        """For each text the log-probabilities of its tokens from number `first` on, at least 1, in numpy."""
+        """The log-probabilities of the tokens of each text from number `first` on, at least 1, in numpy."""
         ...
 
 

@@ -35,7 +35,7 @@ def first_line(error: object) -> str:
 
 @contextmanager
 def writing(path: str | Path, *others: type[Exception]) -> Iterator[None]:
-    """Inside, an error of the operating system while writing `path` becomes a `WriteError`.
+    """A context manager that turns errors of the operating system while writing `path` into a `WriteError`.
 
     `others` are exceptions of libraries with the error number in their text, such as those of safetensors.
     """

@@ -45,7 +45,7 @@ class AdapterLayout:
     heads: Sequence[Entry] = ()
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None:
-        """Everything but the matrices and the card."""
+        """Write all files but the matrices and the card."""
         self.inner.write_settings(folder, config, tokenizer, about)
         write_json(folder / ADAPTER, self._described(config.model.task))
 

@@ -26,7 +26,7 @@ class EmbedderLayout(SameLayout):
     longest: int  # text that is read, in tokens, special tokens included
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None:
-        """Everything but the weights and the card."""
+        """Write all files but the weights and the card."""
         super().write_settings(folder, config, tokenizer, about)
         if (folder / MODULES).is_file():
             return

@@ -54,7 +54,7 @@ class ScratchLayout:
     def write_settings(
         self, folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]
     ) -> None:
-        """Everything but the weights and the card."""
+        """Write all files but the weights and the card."""
         self.write_companions(folder, tokenizer)
         write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
 
@@ -81,7 +81,7 @@ class ScratchLayout:
 
 
 def text_layout(axes: NetworkConfig, length: int, tokenizer: Tokenizer) -> ScratchLayout:
-    """For a language model, masked or not, that reads up to `length` tokens."""
+    """The layout of a language model, masked or not, that reads up to `length` tokens."""
     end, ids = tokenizer.eos_id, {"pad_token_id": tokenizer.pad_id}  # it separates documents, so it also starts one
     longest = {} if axes.family != "llama" else {"max_position_embeddings": length}
     writes = axes.head == "language"
@@ -97,7 +97,7 @@ def text_layout(axes: NetworkConfig, length: int, tokenizer: Tokenizer) -> Scrat
 
 
 def picture_layout(axes: NetworkConfig, labels: Sequence[str]) -> ScratchLayout:
-    """For an image classifier, with its preprocessing."""
+    """The layout of an image classifier, with its preprocessing."""
     height, width = axes.image_size
     names = {"id2label": {str(i): name for i, name in enumerate(labels)}} if labels else {}
     names |= {"label2id": {name: i for i, name in enumerate(labels)}} if labels else {}

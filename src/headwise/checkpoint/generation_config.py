@@ -40,7 +40,7 @@ class GenerationConfig:
     unused: tuple[str, ...] = ()  # names of unsupported settings in the file
 
     def changed(self, given: Mapping[str, Any], computes: Sequence[str] = ("float32",)) -> "GenerationConfig":
-        """With the settings of a call; see `SearchSettings.changed`."""
+        """A copy with the settings of a call; see `SearchSettings.changed`."""
         return replace(self, settings=self.settings.changed(given, computes))
 
     def streamed(self, given: Mapping[str, Any], computes: Sequence[str] = ("float32",)) -> "GenerationConfig":
@@ -215,7 +215,7 @@ def read_generation_config(folder: Path, hf_config: Mapping[str, Any], has_encod
 
 
 def generation_config(values: Mapping[str, Any], hf_config: Mapping[str, Any], has_encoder: bool) -> GenerationConfig:
-    """From the values of `generation_config.json`; missing ids are those of config.json."""
+    """The settings in the values of `generation_config.json`; missing ids are those of config.json."""
     ids = {name: hf_config.get(name) for name in IDS}
     values = _checked(
         ids | {name: value for name, value in values.items() if value is not None}, _vocab_size(hf_config)

@@ -59,7 +59,7 @@ class GGUFTensor:
 
     @property
     def size(self) -> int | None:
-        """Its bytes; None for a type that is not read."""
+        """The number of bytes; None for an unsupported type."""
         count = math.prod(self.shape)
         if self.kind in BLOCKS:
             return count // BLOCK_SIZE * BLOCKS[self.kind].itemsize

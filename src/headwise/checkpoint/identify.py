@@ -1,4 +1,4 @@
-"""Which network a folder holds if its config.json does not say so: no `model_type`, or an unknown class.
+"""Identify the network of a folder whose config.json does not name it: no `model_type`, or an unknown class.
 
 Old versions of `transformers` wrote no `model_type`, and projects save networks under names of their own. The tensors
 decide: a family and a head fit if they use all tensors of the network, and the head with the most tensors is chosen.

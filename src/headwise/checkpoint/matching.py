@@ -1,4 +1,4 @@
-"""Which tensor of a pretrained checkpoint is which of our parameters; everything that does not fit is one `UserError`.
+"""Match the tensors of a pretrained checkpoint with parameters; all mismatches are listed in one `UserError`.
 
 Works on any kind of tensors, so it needs no torch: `published` passes those of torch, `published_network` those of a
 file that has not been read yet.

@@ -187,5 +187,5 @@ def card_commands(card: Path) -> list[str]:
 
 
 def headwise_command() -> str:
-    """How to call the program from here."""
+    """The command that runs the program from the current folder."""
     return "headwise" if shutil.which("headwise") else os.path.relpath(Path(sys.executable).with_name("headwise"))

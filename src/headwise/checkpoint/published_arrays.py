@@ -39,7 +39,7 @@ class FileTensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape in the file."""
+        """The shape in the file."""
         return self.file.every_shape[self.key]
 
     @property
@@ -53,7 +53,7 @@ class FileTensor:
         return self.file.kinds[self.key] in KINDS
 
     def read(self) -> NDArray[np.float32]:
-        """Its values."""
+        """The values."""
         return self.file[self.key]
 
 

@@ -32,7 +32,7 @@ RUN = "training.json"  # how a model in the Hugging Face layout was trained, in 
 
 
 def write_settings(folder: Path, config: RunConfig, tokenizer: Tokenizer | None, about: Mapping[str, Any]) -> None:
-    """Everything but the weights and the card."""
+    """Write all files but the weights and the card."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     tables = config.as_dict()

@@ -28,7 +28,7 @@ class SameLayout:
     model: Any  # perhaps with another head than its folder
 
     def write_settings(self, folder: Path, config: RunConfig, tokenizer: Any, about: Mapping[str, Any]) -> None:
-        """Everything but the weights and the card."""
+        """Write all files but the weights and the card."""
         self.write_companions(folder)
         write_json(folder / RUN, {"format": FORMAT, **about, **config.as_dict()})
 

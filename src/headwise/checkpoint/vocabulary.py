@@ -1,4 +1,4 @@
-"""Between text and ids for checkpoints of the families, whichever files their vocabulary came in.
+"""Conversion between text and ids for pretrained checkpoints, whatever the format of their vocabulary.
 
 `tokenizer.json` says nearly everything by itself. Families older than it have files of their own kind: two
 SentencePiece models (Marian), one (T5, XLNet, ALBERT, DeBERTa, mBART, LLaMA 1 and 2), merges (GPT-2, BART, RoBERTa,
@@ -75,7 +75,7 @@ def is_text(token: str) -> bool:
 
 
 def marks_around(marks: Sequence[int], ids: Sequence[int]) -> tuple[int, int]:
-    """How many of the marks of an empty text stand before any text, and how many behind it.
+    """The numbers of special tokens before and behind any text, from those of an empty text.
 
     >>> marks_around([8, 2], [8, 5, 6, 2])
     (1, 1)

@@ -38,7 +38,7 @@ class Command(NamedTuple):
 
     @property
     def module(self) -> str:
-        """Its module in `commands/`; `import` is a word of Python's."""
+        """The name of its module in `commands/`; `import` is a keyword of Python."""
         return "import_checkpoint" if self.name == "import" else self.name.replace("-", "_")
 
     @property
@@ -270,7 +270,7 @@ class ClosedOutput(TextIOBase):
     """Replaces a closed standard output."""
 
     def reconfigure(self, **how: Any) -> None:
-        """As for a text stream."""
+        """Like the method of text streams; without effect."""
 
     def write(self, text: str) -> int:
         """`UserError`."""

@@ -26,7 +26,7 @@ def line_translator(
 
 
 def pair_format(path: str) -> Callable[[Pair], str]:
-    """How to write a pair into a corpus of that name; `UserError` for a name without a known ending."""
+    """The function that formats a pair for a corpus of that name; `UserError` for an unknown ending."""
     lines = {".jsonl": _json_line, ".tsv": _tsv_line}
     if Path(path).suffix not in lines:
         raise UserError(f"-o {path}: give it the ending .jsonl or .tsv, by which `headwise train` knows the format")

@@ -1,4 +1,4 @@
-"""How help looks: the usage in a line, the most used options first, an example that can be copied, colours.
+"""The layout of help texts: one line of usage, the most used options first, an example to copy, colours.
 
 Colours are written here instead of by `rich-argparse`, whose dependencies would add 12 MB to the installation.
 """

@@ -98,7 +98,7 @@ def target_option(parser: argparse._ActionsContainer, text: str, required: bool 
 
 
 def window_options(parser: argparse._ActionsContainer) -> None:
-    """How a language model reads a long text."""
+    """Add the options for reading a long text with a language model."""
     window = "tokens that a language model reads at once (default: as many as it can; 1024 if it has no limit)"
     parser.add_argument("--window", type=whole_number(2), default=0, metavar="N", help=window)
     stride = "for a language model: tokens between the starts of two windows; fewer are slower, and give each token "
@@ -183,7 +183,7 @@ def seed_option(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def metric_options(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
-    """How translations are scored."""
+    """Add the options for scoring translations."""
     metric = "metrics: BLEU, chrF++, TER; for English summaries ROUGE-1, ROUGE-2, ROUGE-L "
     metric += f"(default: {' '.join(default)})"
     parser.add_argument("--metric", nargs="+", default=[*default], metavar="NAME", help=metric)

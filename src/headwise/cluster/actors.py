@@ -52,7 +52,7 @@ class ClusterWorker:
 
 
 class ClusterExecutor(Executor):
-    """As many workers as the cluster has room for, also when it grows; or `most`, which makes it grow."""
+    """An executor with as many workers as a growing cluster has room for; or `most`, which makes it grow."""
 
     def __init__(self, ray: Any, gpu: bool, most: int = 0) -> None:
         self._ray, self._what, self._most = ray, "GPU" if gpu else "CPU", most
@@ -71,7 +71,7 @@ class ClusterExecutor(Executor):
         return len(self._actors) - self._idle
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        """As `Executor.submit`; `fn` must be a function of a module that all machines have."""
+        """Like `Executor.submit`; `fn` must be a function of a module that all machines have."""
         assert not kwargs
         if time.monotonic() - self._looked >= POLL_SECONDS:
             self._grow()

@@ -30,7 +30,7 @@ MAX_ONGOING_REQUESTS = 10_000  # requests per replica; it limits its queue itsel
 
 @dataclass(frozen=True)
 class Replica:
-    """Everything needed to build a replica on any machine."""
+    """The settings from which a replica is built on any machine."""
 
     models: tuple[tuple[ClusterFolder, tuple[LanguagePair, ...], dict[str, Any]], ...]  # with their search settings
     device: str

@@ -51,19 +51,19 @@ class ClusterModel:
         return getattr(self._model, name)
 
     def translate(self, texts: Sequence[str], **settings: Any) -> list[Translation]:
-        """As the model's, chunk by chunk."""
+        """Like the method of the model, chunk by chunk."""
         return list(self.translate_lines(texts, **settings))
 
     def translate_lines(
         self, lines: Iterable[str], prefix: str = "", chunk_lines: int = 1000, workers: int = 0, **settings: Any
     ) -> Iterator[Translation]:
-        """As the model's; `workers` is determined by the cluster."""
+        """Like the method of the model; `workers` is determined by the cluster."""
         stream = iter(lines)
         chunks = ((chunk,) for chunk in iter(lambda: list(islice(stream, chunk_lines)), []))
         return self._spread("translate", chunks, {"prefix": prefix, **settings}, _read_translation)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
-        """As the model's."""
+        """Like the method of the model."""
         starts = range(0, len(sources), SCORED_TOGETHER)
         chunks = (tuple(side[start : start + SCORED_TOGETHER] for side in (sources, targets)) for start in starts)
         return list(self._spread("score", chunks, {}, lambda row: PairScore(**row)))

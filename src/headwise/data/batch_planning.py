@@ -1,4 +1,4 @@
-"""Which pairs form a batch: batches by number of tokens (section 5.1 of the paper).
+"""The grouping of pairs into batches by number of tokens (section 5.1 of the paper).
 
 The paper batches pairs of similar length, because padding costs time. Pairs of similar length are also similar in other
 ways, so the gradient of such a batch is noisier than that of a random batch of the same size. Therefore batches are

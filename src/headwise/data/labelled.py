@@ -158,6 +158,6 @@ class LabelledDataset:
         )
 
     def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:
-        """As `LabelledCorpus.plan`."""
+        """Like `LabelledCorpus.plan`."""
         lengths = np.array([len(row) for row in self.rows])
         return plan_batches(lengths, lengths, tokens_per_batch, seed, epoch, largest_first=epoch == 0)

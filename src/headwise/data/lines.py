@@ -26,7 +26,7 @@ AUTO, LINES, BLOCKS = READINGS = ("auto", "lines", "blocks")
 
 @dataclass(frozen=True)
 class TextReading:
-    """How text is read, and why."""
+    """The way in which text is read, with the reason."""
 
     by_line: bool
     reason: str
@@ -40,7 +40,7 @@ class TextReading:
 
 
 def choose_reading(paths: Sequence[str], choice: str, tokenizer: DocumentTokenizer, room: int) -> TextReading:
-    """How to read files: as `choice`, one of `READINGS`, says, or by their first lines.
+    """The way in which files are read: `choice`, one of `READINGS`, or the one that their first lines suggest.
 
     Lines are sequences of their own if none has more than `room` tokens, hardly any is blank, and neighbouring lines
     are no more similar than others, unless they are sorted. A `.jsonl` file has a document on each line. In doubt, such

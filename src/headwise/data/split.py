@@ -43,7 +43,7 @@ COUNT_PATTERN = re.compile(r"(\d+)(?:pair|text|image|line|example)s?")
 
 @dataclass(frozen=True)
 class ValidationSize:
-    """How many pairs to hold out."""
+    """The number of pairs to hold out."""
 
     text: str  # as the user wrote it
     share: float = 0.0  # of all pairs

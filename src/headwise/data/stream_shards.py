@@ -80,7 +80,7 @@ class Shards:
 
     @property
     def version(self) -> str:
-        """Their number, and a hash of names, sizes and ends; these are the same on all machines."""
+        """The number of shards, and a hash of names, sizes and ends; the same on all machines."""
         parts = [[Path(one.path).name, one.size, one.ends()] for one in self.files]
         return f"{len(self.files):,} ({short_hash(parts)[:12]})"
 

@@ -41,7 +41,7 @@ class Cancellation:
 
     @contextmanager
     def context(self) -> Iterator[None]:
-        """Inside, searches of this thread can be cancelled."""
+        """A context manager in which searches of this thread can be cancelled."""
         token = _CURRENT.set(self)
         try:
             yield
@@ -50,7 +50,7 @@ class Cancellation:
 
     @contextmanager
     def setting(self, flag: NDArray[np.int32]) -> Iterator[None]:
-        """Inside, `cancel` sets this flag, too."""
+        """A context manager in which `cancel` sets this flag, too."""
         with self._lock:
             self._flags.append(flag)
         try:
@@ -69,7 +69,7 @@ def check_cancelled() -> None:
 
 @contextmanager
 def set_when_cancelled(flag: NDArray[np.int32]) -> Iterator[None]:
-    """Inside, the flag of a search becomes non-zero when the context is cancelled."""
+    """A context manager in which the flag of a search becomes non-zero when the context is cancelled."""
     current = _CURRENT.get()
     if current is None:
         yield

@@ -100,7 +100,7 @@ class TorchEngine:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Inside, the model is in evaluation mode."""
+    """A context manager in which the model is in evaluation mode."""
     was_training = model.training
     model.train(False)
     try:
@@ -127,7 +127,7 @@ def _memory_errors() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Start:
-    """Everything that a search needs."""
+    """The inputs of a search."""
 
     step: Step
     cache: Any

@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Perplexity:
-    """How well a text was predicted."""
+    """The perplexity of a text."""
 
     log_prob: float  # natural log, of all predicted tokens
     tokens: int  # predicted tokens: all but the first
@@ -57,7 +57,7 @@ class LanguageReport(Perplexity):
 
 
 def windows_text(window: int, stride: int) -> str:
-    """How a text was read.
+    """A description of the windows in which a text was read.
 
     >>> windows_text(1024, 512)
     'window 1,024, stride 512'
@@ -67,7 +67,7 @@ def windows_text(window: int, stride: int) -> str:
 
 @dataclass(frozen=True)
 class MaskedReport:
-    """How well a masked language model predicts masked tokens."""
+    """The quality of a masked language model's predictions of masked tokens."""
 
     log_prob: float  # natural log, of all masked tokens
     right: int  # masked tokens that are the most probable prediction

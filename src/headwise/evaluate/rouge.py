@@ -24,7 +24,7 @@ class RougeScore:
 
 @dataclass
 class Signature:
-    """How a score was computed, in the format of sacreBLEU."""
+    """The signature of a score, in the format of sacreBLEU."""
 
     parts: dict[str, Any] = field(default_factory=dict[str, Any])
 

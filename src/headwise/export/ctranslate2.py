@@ -118,7 +118,7 @@ def _unsupported_rotary(stack: StackConfig) -> list[str]:
 
 
 def write_ctranslate2(exported: Exportable, folder: Path, example: str, int8: bool) -> None:
-    """Everything `ctranslate2.Translator` reads, the tokenizer, and a README with an example."""
+    """Write the files that `ctranslate2.Translator` reads, the tokenizer, and a README with an example."""
     check_ctranslate2(exported)
     exported.write_tokenizer(folder)  # first: a pretrained model may have files of the same names
     write_model(exported, folder, exported.pieces, "int8" if int8 else "float32", exported.suppressed)

@@ -86,7 +86,7 @@ def check_hf(exported: ExportedModel) -> None:
 
 
 def write_hf(exported: ExportedModel, folder: Path, example: str, int8: bool = False) -> None:
-    """Everything `from_pretrained` reads, and a README with an example; transformers has no int8 files."""
+    """Write the files that `from_pretrained` reads, and a README with an example; transformers has no int8 files."""
     check_hf(exported)
     write_files(folder, hf_tensors(exported), hf_config(exported))
     write_json(folder / "generation_config.json", _generation_config(exported))

@@ -203,7 +203,7 @@ class RotationTable(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch heads length d_head"], start: int
     ) -> Float[Tensor, "batch heads length d_head"]:
-        """As `Rotary`."""
+        """Like `Rotary`."""
         at = torch.arange(start, start + x.size(2), device=x.device)
         cos, sin = (F.embedding(at, self.get_buffer(name)) for name in ("cos", "sin"))
         turned, rest = x[..., : cos.size(-1)], x[..., cos.size(-1) :]
@@ -217,7 +217,7 @@ class Earlier(nn.Module):
     def forward(
         self, mask: Bool[Tensor, "batch keys"] | None, start: int, queries: int, device: torch.device
     ) -> Bool[Tensor, "1 1 queries keys"]:
-        """As `Causal`; there is no padding."""
+        """Like `Causal`; there is no padding."""
         at = torch.arange(start, start + queries, device=device)
         return (torch.arange(start + queries, device=device) <= at.unsqueeze(1))[None, None]
 
@@ -237,7 +237,7 @@ class BiasTable(nn.Module):
     def forward(
         self, mask: Bool[Tensor, "batch keys"] | None, start: int, queries: int, device: torch.device
     ) -> Float[Tensor, "#batch heads queries keys"]:
-        """As `RelativeBias`."""
+        """Like `RelativeBias`."""
         at = torch.arange(start, start + queries, device=device)
         distance = torch.arange(start + queries, device=device) - at.unsqueeze(1)
         rows = distance.clamp(-self.farthest, self.farthest) + self.farthest
@@ -258,7 +258,7 @@ class PositionedEmbedding(nn.Module):
         self.register_buffer("table", position_table(embeddings) if added else None)
 
     def forward(self, tokens: Int[Tensor, "batch new"], start: int) -> Float[Tensor, "batch new d_model"]:
-        """As `Embeddings`."""
+        """Like `Embeddings`."""
         x = self.tokens(tokens) * self.scale
         if self.table is None:
             return x
@@ -293,7 +293,7 @@ class GivenCache(LayerCache):
     def append(
         self, k: Float[Tensor, "rows heads new d_k"], v: Float[Tensor, "rows heads new d_v"]
     ) -> tuple[Float[Tensor, "rows heads keys d_k"], Float[Tensor, "rows heads keys d_v"]]:
-        """As `LayerCache`."""
+        """Like `LayerCache`."""
         assert self._k is not None and self._v is not None
         self._k, self._v = torch.cat([self._k, k], 2), torch.cat([self._v, v], 2)
         return self._k, self._v

@@ -54,7 +54,7 @@ class SentenceSettings:
     pool_prompt: bool = True  # whether states of the prompt are pooled, too
 
     def changed(self, pooling: str, normalize: bool | None) -> "SentenceSettings":
-        """With another pooling unless "", and with or without normalisation unless None."""
+        """A copy with another pooling unless "", and with or without normalisation unless None."""
         if pooling and pooling not in POOLINGS:
             raise unknown("pooling", pooling, POOLINGS)
         steps = self.steps

@@ -78,7 +78,7 @@ def search_in_batches(
 
 
 def room_after(prompt: Sequence[int], max_len: int | None) -> int | None:
-    """How many tokens may follow; one more than there are positions, because the network does not read the last."""
+    """The number of tokens that may follow: one more than there are positions, because the last one is not read."""
     if not len(prompt):
         raise UserError("an empty prompt: this model has no start token, so the prompt needs text")
     if max_len is None:

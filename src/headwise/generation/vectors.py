@@ -65,7 +65,7 @@ class TextEmbedder:
 
 
 def retrieval_of(embedder: TextEmbedder, queries: Sequence[str], texts: Sequence[str]) -> RetrievalReport:
-    """How often each query retrieves the text with its number, among all distinct texts."""
+    """The accuracy of retrieving, for each query, the text with its number among all distinct texts."""
     distinct, numbers = distinct_texts(texts)
     return retrieval_report(embed_default(embedder, queries), embed_default(embedder, distinct), numbers)
 

@@ -41,7 +41,7 @@ class GlossaryTranslator(TextTranslator):
     def translate(
         self, texts: Sequence[str], prefix: str = "", draft: Draft | None = None, **overrides: Any
     ) -> list[Translation]:
-        """As `TextTranslator.translate`. Text that stays unchanged is translated as markers where these survive."""
+        """Like `TextTranslator.translate`. Text that stays unchanged is translated as markers where these survive."""
         found: dict[int, Translation] = {}
         if supports_markers(self.tokenizer):
             kept = {n: parts for n, text in enumerate(texts) if (parts := self._with_codes(text))}
@@ -58,7 +58,7 @@ class GlossaryTranslator(TextTranslator):
     def search(
         self, sources: list[list[list[int]]], prefix: list[int], config: SearchSettings, draft: Draft | None = None
     ) -> list[list[Hypothesis]]:
-        """As `TextTranslator.search`; parts without room for the phrases are searched without them."""
+        """Like `TextTranslator.search`; parts without room for the phrases are searched without them."""
         if config.sample or draft:
             raise UserError("a glossary needs beam search; remove sample and drafts")
         parts = [tokens for text in sources for tokens in text]

@@ -103,7 +103,7 @@ def repeat(x: Float[Tensor, "1 src width"], positions: Int[Tensor, " rows"]) -> 
 
 @contextmanager
 def true_gradients(network: nn.Module) -> Iterator[None]:
-    """Inside, gradients are those of the function that the network computes.
+    """A context manager in which gradients are those of the function that the network computes.
 
     ConvS2S scales gradients into the encoder down in training; cuDNN has none for a recurrent network in evaluation
     mode.

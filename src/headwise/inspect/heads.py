@@ -122,7 +122,7 @@ class HeadMask:
 
 
 def heads_left(model: nn.Module, removed: Collection[Head]) -> dict[str, tuple[int, ...]]:
-    """How many heads each layer keeps, by part."""
+    """The number of heads that each layer keeps, by part."""
     there, gone = multi_head_attentions(model), [head.layer_name for head in removed]
     counts = {where: attention.n_heads - gone.count(where) for where, attention in there.items()}
     return {part: tuple(count for where, count in counts.items() if where[0] == part) for part in STACKS}

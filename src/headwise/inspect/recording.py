@@ -48,7 +48,7 @@ def cross_attentions(model: nn.Module) -> dict[str, RecordableAttention]:
 
 @contextmanager
 def recording(modules: Mapping[str, RecordableAttention], keep: Keep | None = None) -> Iterator[dict[str, Tensor]]:
-    """Inside, the weights (batch, heads, queries, keys) of the last call of each of `modules`, by its name.
+    """A context manager for the weights (batch, heads, queries, keys) of the last call of each module, by its name.
 
     A recurrent decoder may call its attention once per target position; the queries of all calls are concatenated, so
     such a recording is for one pass. `keep` can reduce the weights of multi-head attention, because those of long
@@ -72,7 +72,7 @@ def recording(modules: Mapping[str, RecordableAttention], keep: Keep | None = No
 
 @contextmanager
 def outputs(modules: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
-    """Inside, what the last call of each of `modules` returned, by its name."""
+    """A context manager for the outputs of the last call of each of `modules`, by its name."""
     returned: dict[str, Tensor] = {}
 
     def keep(name: str, _module: Any, _inputs: Any, output: Any) -> None:

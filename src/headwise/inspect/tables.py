@@ -69,7 +69,7 @@ class Tabular:
     """A record that is shown as tables, by `print` and in a notebook."""
 
     def tables(self) -> Iterator[RecordTable]:
-        """Its tables, first to last."""
+        """The tables, first to last."""
         raise NotImplementedError
 
     def __str__(self) -> str:

@@ -189,7 +189,7 @@ class Steps:
 
 
 def array(values: Tensor) -> np.ndarray:
-    """As numpy, in float32 or, if the network computes in float64, in that."""
+    """A numpy array in float32, or in float64 if the network computes in float64."""
     values = values.detach()
     return values.to(torch.promote_types(values.dtype, torch.float32)).cpu().numpy()
 

@@ -33,7 +33,7 @@ class PivotTranslator:
 
     @property
     def decode_config(self) -> SearchSettings:
-        """How the second model translates unless a call says otherwise."""
+        """The default search settings of the second model."""
         return self.second.decode_config
 
     @property

@@ -95,7 +95,7 @@ class CatalogueHeader:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Its first line and the line after it; where it would be if there is none."""
+        """The number of the first line and of the line after it; the place for a new one if there is none."""
         return (self.entry.start, self.entry.end) if self.entry else (0, 0)
 
     @property
@@ -106,7 +106,7 @@ class CatalogueHeader:
         return rule if FORMS.search(rule) else plural_rule(self.language) or rule
 
     def for_language(self, lines: Sequence[str]) -> list[str]:
-        """Its lines, with charset, language and plural forms where it has placeholders."""
+        """The lines of the header, with charset, language and plural forms where it has placeholders."""
         end = "\r\n" if lines[0].endswith("\r\n") else "\n"
         if self.entry is None:
             return [line + end for line in ('msgid ""', 'msgstr ""', *self._fields(""), "")] if self.is_template else []

@@ -102,7 +102,7 @@ class Document(Protocol):
 
     @property
     def units(self) -> Sequence[Unit]:
-        """In the order of the file."""
+        """The units in the order of the file."""
         ...
 
     @property

@@ -102,7 +102,7 @@ class Captioner(InspectableModel, ModelWithLoss):
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
-        """How a picture is resized and normalised for the network."""
+        """The settings by which a picture is resized and normalised for the network."""
         return preprocessing_of(self)
 
     @cached_property

@@ -105,7 +105,7 @@ class Classifier(Model):
     does = "labels texts"
     usual_task = "classify"
     problem: str
-    """Which kind of prediction: one label, several labels, or a number; as in `transformers`."""
+    """The kind of prediction: one label, several labels, or a number; as in `transformers`."""
     labels: tuple[str, ...]
     """The name of each class."""
     reader: TextReader
@@ -194,7 +194,7 @@ class TrainedClassifier(HeadedClassifier):
 
     @property
     def head(self) -> str:
-        """Which of the classifiers it is."""
+        """The kind of classifier."""
         return "trained"
 
     @property
@@ -222,7 +222,7 @@ class LabelledClassifier(Classifier, EmbeddingModel):
 
     @cached_property
     def problem(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Which kind of prediction: one label, several labels, or a number; as in `transformers`."""
+        """The kind of prediction: one label, several labels, or a number; as in `transformers`."""
         return problem_type(self.hf_config, self.config.n_classes)
 
     @cached_property
@@ -250,7 +250,7 @@ class PretrainedClassifier(LabelledClassifier, HeadedClassifier, WalkableModel):
 
     @property
     def head(self) -> str:
-        """Which of the classifiers it is."""
+        """The kind of classifier."""
         return "text_class"
 
     @cached_property
@@ -266,7 +266,7 @@ class CrossEncoder(PretrainedClassifier):
 
     @property
     def head(self) -> str:
-        """Which of the classifiers it is."""
+        """The kind of classifier."""
         return "score"
 
     def rerank(self, query: str, candidates: Sequence[str]) -> list[RankedText]:
@@ -289,7 +289,7 @@ class XLNetLabeller(LabelledClassifier):
 
     @property
     def head(self) -> str:
-        """Which of the classifiers it is."""
+        """The kind of classifier."""
         return "permutation"
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Which commands work for a model, mostly by the methods that it has: commands check it, and `headwise info` lists it.
+"""The commands that work for a model, mostly by its methods: commands check it, and `headwise info` lists them.
 
 The commands for any folder (`info`, `import`, `seal`) are not listed, nor is `train --init`, whose tasks are in
 `headwise.tasks.table`.

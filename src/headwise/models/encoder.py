@@ -59,7 +59,7 @@ class EncoderModel(EmbeddingModel, WalkableModel):
         return EncoderInTorch(self)
 
     def evaluate(self, paths: Sequence[str]) -> RetrievalReport:
-        """How often the vector of a text finds the text that belongs to it, in files as `train` takes them."""
+        """The accuracy of retrieving paired texts by their vectors, on files as `train` takes them."""
         lines = read_contrastive(paths)
         return retrieval_of(self.embedder, [line[0] for line in lines], [line[1] for line in lines])
 
@@ -103,7 +103,7 @@ class MaskedModel(EncoderModel, ModelWithLoss):
         return fillings(lambda mask_id: self.texts, text, self.path, self.tokenizer, min(top, self.config.vocab_size))
 
     def evaluate(self, paths: Sequence[str], reading: str = AUTO) -> MaskedReport:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """How well the model predicts masked tokens, always the same ones, of text files.
+        """The quality of predictions of masked tokens, always the same ones, of text files.
 
         They are read and masked as in training where that is known; otherwise 15 % are masked. `reading` is "lines"
         (each is a sequence), "blocks" (running text of `max_len` tokens), or "auto"; see

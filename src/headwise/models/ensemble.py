@@ -90,12 +90,12 @@ class AveragedTranslators:
 
     @property
     def dtype(self) -> str:
-        """As of the first."""
+        """The value of the first model."""
         return self._parts[0].dtype
 
     @property
     def automatic(self) -> str:
-        """As of the first."""
+        """The value of the first model."""
         return self._parts[0].automatic
 
     @property
@@ -110,11 +110,11 @@ class AveragedTranslators:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """As of the first."""
+        """The value of the first model."""
         return self._parts[0].unused
 
     def check_languages(self, source: str, target: str) -> None:
-        """As of the first."""
+        """The value of the first model."""
         self._parts[0].check_languages(source, target)
 
     def engine(self, compute: str) -> SearchEngine:
@@ -142,5 +142,5 @@ class AveragedTranslators:
         )
 
     def info(self) -> dict[str, Any]:
-        """As of the first."""
+        """The value of the first model."""
         return self._parts[0].info()

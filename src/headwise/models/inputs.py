@@ -130,7 +130,7 @@ def _colours(pixels: Float[Tensor, "3 height width"], how: Preprocessing) -> Any
 
 
 def preprocessing_of(model: Model) -> Preprocessing:
-    """How the folder of a model of pictures wants them; without that as ViT, at the size of its pictures."""
+    """The preprocessing in the folder of a model of pictures; by default that of ViT, at the size of its pictures."""
     path = model.path / PREPROCESSOR
     if path.is_file():
         return preprocessing_from_hf(read_json(path))

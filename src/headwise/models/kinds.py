@@ -1,4 +1,4 @@
-"""Which kind of model a pretrained network is: the class whose methods suit it.
+"""The kind of model of a pretrained network: the class whose methods suit it.
 
 A new kind is a module of this package, a row in `KINDS` and a
 line in `kind_of`.
@@ -97,7 +97,7 @@ if TYPE_CHECKING:  # for editors and the type checker: what `load` returns may b
             ...
 
         def evaluate(self, *given: Any, **options: Any) -> Any:
-            """How good the model is on files as `train` takes them for its task; of translations, on lists of texts.
+            """The scores of the model on files as `train` takes them for its task; for translation, on lists of texts.
 
             Which report it returns depends on the task.
             """

@@ -115,7 +115,7 @@ class GeneratingModel(EmbeddingModel):
         return until_stop(growing_text(tokens, self.decode_after(ids)), chosen.settings.stop)
 
     def perplexity(self, text: str, stride: int = 0, window: int = 0) -> Perplexity:
-        """How well the model predicts a text of any length.
+        """The perplexity of a text of any length.
 
         Args:
             text: its first token is given.
@@ -133,7 +133,7 @@ class GeneratingModel(EmbeddingModel):
         return perplexity(self.text_network(), tokens, window, stride or max(1, window // 2))
 
     def evaluate(self, paths: Sequence[str], stride: int = 0, window: int = 0) -> LanguageReport:
-        """How well the model predicts files, text or `.jsonl`, with the documents and end tokens of training."""
+        """The perplexity of text or `.jsonl` files, with the documents and end tokens of training."""
         files = spool_files(paths)
         text = prepare_documents(files, self.cutter, progress=False)
         found = self._perplexity_of(text.tokens.tolist(), stride, window)

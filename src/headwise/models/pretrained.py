@@ -34,12 +34,12 @@ class PretrainedNetwork(FolderNetwork):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Between text and ids; `UserError` where the folder has no vocabulary."""
+        """The vocabulary, which converts between text and ids; `UserError` if the folder has none."""
         return read_vocabulary(self.path, self.hf_config)
 
     @cached_property
     def generation(self) -> GenerationConfig:
-        """How its files want it to be searched."""
+        """The search settings in its files."""
         return read_generation_config(self.path, self.hf_config, has_encoder=True)
 
     @property

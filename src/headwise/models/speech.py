@@ -201,7 +201,7 @@ class SpeechModel(InspectableModel, ModelWithLoss):
 
     @cached_property
     def special_tokens(self) -> WhisperTokens:
-        """Its special tokens."""
+        """The special tokens of the model."""
         path = self.path / SETTINGS_FILE
         return whisper_tokens(self.generation, read_json(path) if path.is_file() else {}, self.tokenizer)
 

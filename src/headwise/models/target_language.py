@@ -1,4 +1,4 @@
-"""Which arguments select the language pair of a model, for pairs such as en-de that users, files and requests name.
+"""The arguments that select a language pair of a model, for pairs such as en-de in options, files and requests.
 
 See `generation.languages` for how a family encodes its languages.
 """

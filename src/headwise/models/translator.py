@@ -136,7 +136,7 @@ class Seq2SeqModel(Model):
 
     @property
     def decode_config(self) -> SearchSettings:
-        """How texts are translated unless a call says otherwise."""
+        """The default search settings."""
         return self._for().config
 
     def settings(self, **settings: Any) -> SearchSettings:

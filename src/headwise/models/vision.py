@@ -66,7 +66,7 @@ class VisionModel(InspectableModel):
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
-        """How a picture is resized and normalised for the network."""
+        """The settings by which a picture is resized and normalised for the network."""
         return preprocessing_of(self)
 
 

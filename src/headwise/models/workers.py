@@ -22,13 +22,13 @@ CHUNK_LINES = 500  # handed to a process at once: enough to sort into batches of
 
 
 def no_loading(*of: Any) -> Any:
-    """In place of `load`, for a model that only this process has."""
+    """Replaces `load` for a model that only this process has."""
     raise UserError("this model was not loaded by `headwise.load`, so that no other can be loaded for it")
 
 
 @dataclass(frozen=True)
 class Loading:
-    """How other processes get a model."""
+    """The arguments with which other processes load a model."""
 
     paths: tuple[str, ...]  # of one model, or of an ensemble
     device: str
@@ -68,7 +68,7 @@ def translate_in_processes(
 
 
 def worth_sharing(lines: Iterable[str]) -> tuple[int, Iterator[str]]:
-    """How many processes pay: one for each core where there are lines enough; and all the lines."""
+    """The number of useful processes, one for each core if there are enough lines; and all the lines."""
     stream = iter(lines)
     head = list(islice(stream, 2 * CHUNK_LINES))
     return usable_cores() if len(head) == 2 * CHUNK_LINES else 1, chain(head, stream)

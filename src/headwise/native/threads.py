@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 def use_threads(count: int) -> None:
-    """How many threads the library's calls of this Python thread may use from now on; 1 at first.
+    """Set how many threads the library may use for calls of this Python thread; 1 by default.
 
     They share matrix products; results are the same. While another thread uses them, calls compute alone.
     """

@@ -81,7 +81,7 @@ class Hypotheses:
 
 
 def describe_decoding(hypotheses: Mapping[str, Hypotheses]) -> list[str]:
-    """How runs were decoded, by name; one line if all are the same."""
+    """The decoding settings of runs, by name; one line if all are the same."""
     searches = {name: describe_search(own.decoding) for name, own in hypotheses.items()}
     alike = len(set(searches.values())) == 1
     return [next(iter(searches.values()))] if alike else [f"{name}: {search}" for name, search in searches.items()]

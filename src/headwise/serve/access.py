@@ -247,7 +247,7 @@ CLOSE = {"connection": "close"}  # the rest of the request is not read
 
 
 def body_too_large(limits: RequestLimits) -> RequestError:
-    """For a body above the limit."""
+    """The error for a body above the limit."""
     return RequestError(413, f"the request is too large; the limit is {limits.body:,} bytes", CLOSE)
 
 

@@ -53,7 +53,7 @@ class Parameter:
     example: Any = None
 
     def read(self, values: Mapping[str, Any], limits: RequestLimits) -> Any:
-        """Its value, or the default; `RequestError` if invalid."""
+        """The value of the parameter, or the default; `RequestError` if it is invalid."""
         value = values.get(self.name)
         if value is None or (value == "" and not self.required):
             if self.required:
@@ -178,7 +178,7 @@ def glossary_terms(values: Mapping[str, Any]) -> TermPairs:
 
 
 def missing_parameter(name: str) -> RequestError:
-    """With LibreTranslate's message."""
+    """The error for a missing parameter, with LibreTranslate's message."""
     return RequestError(400, f"Invalid request: missing {name} parameter")
 
 

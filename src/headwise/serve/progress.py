@@ -1,4 +1,4 @@
-"""How far the translation of a document is, and a queueing of its sentences that leaves room for others.
+"""The progress of the translation of a document, and queueing of its sentences that leaves room for others.
 
 See `jobs` for jobs that have documents.
 """

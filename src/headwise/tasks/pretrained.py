@@ -126,7 +126,7 @@ def with_head_dropout(
 
 @dataclass(frozen=True)
 class FineTuning:
-    """How a task fine-tunes a pretrained model."""
+    """The fine-tuning of a pretrained model for a task."""
 
     job: Callable[[TrainRequest, RunConfig, Path], Job]
     model: type[Model] | tuple[type[Model], ...]  # the supported classes
@@ -153,7 +153,7 @@ class FineTuning:
 
 @dataclass(frozen=True)
 class TaskJobs:
-    """How a task trains from scratch and from a pretrained model."""
+    """The jobs of a task: training from scratch, and fine-tuning of a pretrained model."""
 
     from_scratch: MakeJob | None  # None = only from a pretrained model
     fine_tuning: FineTuning | None = None  # None = only from scratch

@@ -135,7 +135,7 @@ def _kept_signal_handlers() -> Iterator[None]:
 
 @contextmanager
 def passed_on_signals() -> Iterator[list[str]]:
-    """Inside, processes that start get the first Ctrl-C or SIGTERM, and end by themselves; returns the signal's name.
+    """A context manager: processes started in it get the first Ctrl-C or SIGTERM, and end; gives the signal's name.
 
     Torch's launcher would kill them 30 seconds after a signal, because those that have finished wait for it; so it does
     after the second signal.

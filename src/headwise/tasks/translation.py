@@ -229,12 +229,12 @@ class TranslationFineTuningJob(TranslationJob):
         return trainable_network(self.model, self.config.model.dropout)
 
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
-        """As in `TranslationJob`; without the extra dropout modules, which are slow."""
+        """Like `TranslationJob`; without the extra dropout modules, which are slow."""
         with without_extra_dropout(network):
             return super().outputs(network, device, shard)
 
     def translated(self, network: Any, pairs: Sequence[Pair]) -> Iterator[list[str]]:
-        """As in `TranslationJob`, with the search settings of generation_config.json."""
+        """Like `TranslationJob`, with the search settings of generation_config.json."""
         return translate_in_chunks(self.model.with_network(network), [src for src, _ in pairs])
 
 

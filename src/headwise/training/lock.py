@@ -24,7 +24,9 @@ LOCK = ".lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Inside, this process holds the lock. `folder` is created if necessary, and removed again if it stays empty.
+    """A context manager in which this process holds the lock.
+
+    `folder` is created if necessary, and removed again if it stays empty.
 
     Raises:
         UserError: another process has the lock; the message names process and host.

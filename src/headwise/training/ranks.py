@@ -82,7 +82,7 @@ class Ranks:
 
     @contextmanager
     def main_process_first(self) -> Iterator[None]:
-        """Inside, rank 0 runs first, then the first rank of every other machine, then all others at once.
+        """A context manager: rank 0 enters first, then the first rank of every other machine, then all others at once.
 
         Later ranks find the tokenizer and the cached corpus of the first on disk.
         """

@@ -25,7 +25,7 @@ SIDES = ("source", "target")
 
 @dataclass
 class FoundRows:
-    """How many pairs have a property, and the first of them."""
+    """The number of pairs with a property, and the first of them."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
