@@ -155,7 +155,7 @@ def test_a_walk_has_the_numbers_of_the_library(
     path = write_model(tmp_path / "model", SHAPES["transformer"] | changes, tokenizer, {})
     export_page(translation_folder(path), tmp_path / "page.html")
     text, output = "A dog runs across the field .", tokenizer.encode("Der Hund sieht die Männer .")
-    model, network = headwise.load(path, "cpu"), translation_folder(path).weights.engine("int8")
+    model, network = headwise.load(path, "cpu"), translation_folder(path).stored.engine("int8")
     record = model.walks(text, tgt="Der Hund sieht die Männer .")
     places = [(stack, n, h) for stack, about in record.figure.items() for n in range(len(about.heads)) for h in (0, 1)]
     page = new_page()

@@ -83,7 +83,7 @@ def test_families_that_overflow_decode_in_bfloat16_on_cuda(
         return Folder(tmp_path, config, {}, "cuda", found, lambda: None)
 
     monkeypatch.setattr("headwise.checkpoint.with_torch.read_pretrained", read)
-    assert read_published(tmp_path, "cuda", dtype).weights.automatic == expected
+    assert read_published(tmp_path, "cuda", dtype).stored.automatic == expected
 
 
 def test_families_that_overflow_in_float16() -> None:

@@ -23,13 +23,13 @@ class Folder:
     config: Any  # `RunConfig` of a model trained here; `NetworkConfig` of a pretrained one
     about: dict[str, Any]  # the rest of config.json: versions, recipe, corpus; all of it for a pretrained model
     device: str
-    weights: Any  # `.network` is the torch module in evaluation mode; of our own it is a `Trained`
+    stored: Any  # a `StoredNetwork`, or the content of a checkpoint: `.network` is the torch module, in evaluation mode
     read_tokenizer: Callable[[], Any]
 
     @property
     def network(self) -> Any:
         """The torch module."""
-        return self.weights.network
+        return self.stored.network
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -42,7 +42,7 @@ class FolderNetwork:
 
     def __init__(self, folder: Folder) -> None:
         self.path, self.config, self.device_name = folder.path, folder.config, folder.device
-        self.stored: StoredNetwork = folder.weights
+        self.stored: StoredNetwork = folder.stored
 
     def torch_module(self) -> Any:
         """The torch module; made when it is first used."""

@@ -30,7 +30,7 @@ def pack_model(folder: str | Path, compute: str = "") -> Path:
     compute = compute or (NUMBERS[0] if own == "auto" else own)
     if compute not in NUMBERS:
         raise UserError(f"{folder}: decodes in {compute}, which is not packed; choose --compute {' or '.join(NUMBERS)}")
-    parameters = found.weights.parameters
+    parameters = found.stored.parameters
     if not parameters.axes.decoder:
         raise UserError(
             f"{folder}: an encoder is packed whenever it is loaded, and needs no file for it; use it as it is"

@@ -41,7 +41,7 @@ def read_published(folder: Path, device: str, dtype: str, ignore_keys: Collectio
     """A pretrained model of any kind; arguments as for `read_folder`."""
     found = read_pretrained(folder, device, dtype, ignore_keys)
     automatic = _automatic(device, getattr(found.config, "family", "")) if dtype == "auto" else "float32"
-    return replace(found, weights=StoredNetwork(lambda: prepared(found.network, automatic), None))
+    return replace(found, stored=StoredNetwork(lambda: prepared(found.network, automatic), None))
 
 
 def prepared(network: Any, automatic: str = "float32") -> Built:

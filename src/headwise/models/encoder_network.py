@@ -22,7 +22,7 @@ def encoder_network(model: Any, batch_tokens: int = BATCH_TOKENS) -> EncoderNetw
         model: an `EncoderModel` or a `Classifier`.
         batch_tokens: of a batch of torch.
     """
-    stored = model.folder.weights
+    stored = model.folder.stored
     encoder = stored.encoder(model.compute) if isinstance(stored, StoredNetwork) else None
     if model.compute in INTEGERS and not encoder:
         why = absence() if library() is None else "does not run this network, or only as it is in its files"

@@ -158,7 +158,7 @@ class GeneratingModel(EmbeddingModel):
 
     def text_network(self, compute: str = "float32") -> TextNetwork:
         """The network in this precision: in the compiled library, or in torch if the library does not support it."""
-        form = self.folder.weights.form(compute)
+        form = self.folder.stored.form(compute)
         if isinstance(form, CompiledNetwork):
             return LibraryText(form)
         return self.torch().text_network(form)

@@ -83,7 +83,7 @@ class Model:
     @property
     def dtype(self) -> str:
         """The precision of the parameters, such as "float32"."""
-        return self.folder.weights.dtype
+        return self.folder.stored.dtype
 
     @property
     def head(self) -> str:
@@ -113,12 +113,12 @@ class Model:
     @property
     def n_parameters(self) -> int:
         """Number of trained values, shared ones counted once."""
-        return self.folder.weights.n_parameters
+        return self.folder.stored.n_parameters
 
     @property
     def compiled(self) -> bool:
         """Whether the compiled library runs the network as it is in its files."""
-        return getattr(self.folder.weights, "parameters", None) is not None
+        return getattr(self.folder.stored, "parameters", None) is not None
 
     def __str__(self) -> str:
         """The kind of model, for error messages."""

@@ -30,7 +30,7 @@ class PretrainedNetwork(FolderNetwork):
 
     def with_network(self, network: Any) -> "PretrainedNetwork":
         """The same with another network of its kind, such as one that is being trained."""
-        return PretrainedNetwork(replace(self.folder, weights=self.stored.with_network(network)))
+        return PretrainedNetwork(replace(self.folder, stored=self.stored.with_network(network)))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

@@ -125,7 +125,7 @@ class SpeechModel(InspectableModel, ModelWithLoss):
 
     def speech_network(self, compute: str = NUMBERS[0]) -> SpeechNetwork:
         """The network in this precision: in the compiled library, or in torch if the library does not support it."""
-        form = self.folder.weights.form(compute)
+        form = self.folder.stored.form(compute)
         if isinstance(form, CompiledSpeech):
             return LibrarySpeech(form)
         return self.torch().speech_network(form)

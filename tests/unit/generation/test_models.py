@@ -361,7 +361,7 @@ def test_library_and_torch_transcribe_alike(
         monkeypatch.setattr(kind, "search", lambda *given, of=search: searched.add(of.__qualname__) or of(*given))
     found = model.transcribe(path, **options)
     assert searched == {"LibrarySpeech.search"}
-    monkeypatch.setattr(model.folder.weights, "form", lambda compute: model.network)
+    monkeypatch.setattr(model.folder.stored, "form", lambda compute: model.network)
     assert model.transcribe(path, **options) == found and searched == {"LibrarySpeech.search", "TorchSpeech.search"}
 
 

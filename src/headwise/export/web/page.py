@@ -81,7 +81,7 @@ def check_page(folder: Folder) -> None:
         raise UserError(f"{folder.path}: --to web is for models trained here; its tokenizer is not supported")
     if c.library() is None:
         raise UserError(f"--to web needs the compiled library, which {c.absence()}")
-    if lacks := folder.weights.unsupported:
+    if lacks := folder.stored.unsupported:
         raise UserError(f"{folder.path}: not supported by --to web, because of the compiled library ({lacks})")
     page_tokenizer(folder.tokenizer, str(folder.path))
 
@@ -91,7 +91,7 @@ def pack_page(folder: Folder) -> bytes:
     config, tokenizer = folder.config.decode, folder.tokenizer
     max_len = folder.config.model.max_len if folder.config.model.positions == "learned" else 0
     lengths = page_lengths(config, max_len)
-    network = folder.weights.engine("int8")
+    network = folder.stored.engine("int8")
     image = Image(network, int(lengths["positions"]))
     parts, places, end = {**wasm_builds(), "image": bytes(image.bytes)}, {}, 0
     for name, content in parts.items():
