@@ -12,7 +12,7 @@ import headwise
 from headwise.errors import UserError
 from headwise.models import workers
 from headwise.models.load import load
-from headwise.models.workers import CHUNK_LINES, Loading, translate_in_processes, worth_sharing
+from headwise.models.workers import TASK_LINES, Loading, translate_in_processes, worth_sharing
 
 
 def located(path: Path) -> Loading:
@@ -23,7 +23,7 @@ def test_two_processes_write_what_one_writes(model_path: Path, task: Any, cli: A
     lines = [src for src, _ in task(60, 3)]
     lines[7] = lines[20] = ""
     whole = [found.text for found in headwise.load(model_path, "cpu").translate(lines)]
-    shared = translate_in_processes(located(model_path), lines, 2, chunk_lines=7)
+    shared = translate_in_processes(located(model_path), lines, 2, task_lines=7)
     assert [found.text for found in shared] == whole
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     assert cli("translate", model_path, tmp_path / "in.txt", "--device", "cpu", "--workers", 2).lines == whole
@@ -47,12 +47,12 @@ def test_a_killed_process_is_reported(model_path: Path, task: Any) -> None:
             yield src
 
     with pytest.raises(UserError, match="was killed, perhaps because memory ran out"):
-        list(translate_in_processes(located(model_path), lines(), 1, chunk_lines=20))
+        list(translate_in_processes(located(model_path), lines(), 1, task_lines=20))
 
 
 def test_only_long_inputs_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "usable_cores", lambda: 3)
-    for count, expected in ((3, 1), (2 * CHUNK_LINES - 1, 1), (2 * CHUNK_LINES, 3), (3 * CHUNK_LINES, 3)):
+    for count, expected in ((3, 1), (2 * TASK_LINES - 1, 1), (2 * TASK_LINES, 3), (3 * TASK_LINES, 3)):
         shared, lines = worth_sharing(map(str, range(count)))
         assert shared == expected
         assert list(lines) == list(map(str, range(count)))

@@ -16,7 +16,7 @@ from headwise.cluster.actors import ClusterExecutor, MachineUnusable
 from headwise.cluster.folders import ClusterFolder
 from headwise.cluster.shards import ReadRow, ResultShards
 from headwise.data.processes import ordered_results
-from headwise.decode.translator import Translation
+from headwise.decode.translator import CHUNK_LINES, Translation
 from headwise.errors import UserError
 from headwise.evaluate.score import SCORED_TOGETHER, PairScore
 from headwise.models.load import load
@@ -55,7 +55,7 @@ class ClusterModel:
         return list(self.translate_lines(texts, **settings))
 
     def translate_lines(
-        self, lines: Iterable[str], prefix: str = "", chunk_lines: int = 1000, workers: int = 0, **settings: Any
+        self, lines: Iterable[str], prefix: str = "", chunk_lines: int = CHUNK_LINES, workers: int = 0, **settings: Any
     ) -> Iterator[Translation]:
         """Like the method of the model; `workers` is determined by the cluster."""
         stream = iter(lines)

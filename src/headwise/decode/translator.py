@@ -27,6 +27,7 @@ SENTENCE_END = re.compile(
     "[.!?\u2026][\"')\\]\u2019\u201d\u00bb]*(\\s+)|[\u3002\uff01\uff1f][\u300d\u300f\u201d\uff09]*()"
 )
 BLANK = re.compile(r"(\s+)")
+CHUNK_LINES = 1000  # of a stream that are read, and translated together
 
 
 @dataclass(frozen=True)
@@ -112,13 +113,13 @@ class TextTranslator:
         self,
         lines: Iterable[str],
         prefix: str = "",
-        chunk_lines: int = 2000,
+        chunk_lines: int = CHUNK_LINES,
         draft: Draft | None = None,
         **overrides: Any,
     ) -> Iterator[Translation]:
         """`translate` for a stream of lines, with or without line breaks.
 
-        Reads `chunk_lines` at a time, so memory does not grow with the input.
+        Reads `chunk_lines` lines at a time, so memory does not grow with the input.
         """
         stream, done = iter(lines), 0
         while chunk := list(islice(stream, chunk_lines)):

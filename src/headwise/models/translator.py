@@ -18,7 +18,7 @@ from headwise.contract import Draft, SearchEngine
 from headwise.decode.drafts import ModelDraft, draft_from
 from headwise.decode.engine import execute
 from headwise.decode.request import with_start
-from headwise.decode.translator import TextTranslator, Translation
+from headwise.decode.translator import CHUNK_LINES, TextTranslator, Translation
 from headwise.errors import UserError
 from headwise.evaluate.bleu import METRICS
 from headwise.evaluate.report import TranslationReport, evaluate_model
@@ -260,7 +260,7 @@ class Seq2SeqModel(Model):
         self,
         lines: Iterable[str],
         prefix: str = "",
-        chunk_lines: int = 1000,
+        chunk_lines: int = CHUNK_LINES,
         workers: int = 1,
         draft: Draft | str = "",
         glossary: Any = None,

@@ -18,7 +18,7 @@ from headwise.decode.translator import Translation
 from headwise.device import usable_cores
 from headwise.errors import UserError
 
-CHUNK_LINES = 500  # handed to a process at once: enough to sort into batches of equal length, few enough to share out
+TASK_LINES = 500  # handed to a process at once: enough to sort into batches of equal length, few enough to share out
 
 
 def no_loading(*of: Any) -> Any:
@@ -45,7 +45,7 @@ def translate_in_processes(
     lines: Iterable[str],
     workers: int,
     arguments: Mapping[str, Any] | None = None,
-    chunk_lines: int = CHUNK_LINES,
+    task_lines: int = TASK_LINES,
 ) -> Iterator[Translation]:
     """`translate_lines` of a model by `workers` processes, which share the cores among them.
 
@@ -58,7 +58,7 @@ def translate_in_processes(
     """
     threads = max(1, usable_cores() // workers)
     stream = iter(lines)
-    chunks = iter(lambda: list(islice(stream, chunk_lines)), [])
+    chunks = iter(lambda: list(islice(stream, task_lines)), [])
     with worker_processes(workers, "a translating process", _prepare, threads) as submit:
 
         def translate(chunk: list[str]) -> Future[list[Translation]]:
@@ -70,8 +70,8 @@ def translate_in_processes(
 def worth_sharing(lines: Iterable[str]) -> tuple[int, Iterator[str]]:
     """The number of useful processes, one for each core if there are enough lines; and all the lines."""
     stream = iter(lines)
-    head = list(islice(stream, 2 * CHUNK_LINES))
-    return usable_cores() if len(head) == 2 * CHUNK_LINES else 1, chain(head, stream)
+    head = list(islice(stream, 2 * TASK_LINES))
+    return usable_cores() if len(head) == 2 * TASK_LINES else 1, chain(head, stream)
 
 
 _models: dict[Loading, Any] = {}  # of this process

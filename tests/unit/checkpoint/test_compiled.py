@@ -30,7 +30,7 @@ from headwise.decode.engine import decode_tokens
 from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
 from headwise.models import workers
-from headwise.models.workers import CHUNK_LINES
+from headwise.models.workers import TASK_LINES
 from headwise.native.library import library
 from headwise.native.positions import sinusoid_table
 from headwise.network.from_recipe import transformer_config
@@ -213,7 +213,7 @@ def test_processes_are_for_what_torch_decodes(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(workers, "usable_cores", lambda: 2)
     share = "headwise.models.translator.translate_in_processes"
     monkeypatch.setattr(share, lambda *request: started.append(request[2]) or iter(()))
-    lines, model = ["A dog"] * 2 * CHUNK_LINES, headwise.load(folder, "cpu")
+    lines, model = ["A dog"] * 2 * TASK_LINES, headwise.load(folder, "cpu")
     for settings in ({}, {"sample": True}, {"no_repeat_ngram": 2}):
         model.translate_lines(lines, workers=0, **settings)
     assert not started

@@ -1,5 +1,7 @@
 """One output line for each input line, with a model that copies its source."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from headwise.cluster.translation import ClusterModel
 from headwise.config.data import TranslationData
 from headwise.config.settings import SearchSettings
 from headwise.contract import Hypothesis
@@ -15,6 +18,7 @@ from headwise.decode.candidates import CandidateTable
 from headwise.decode.stepwise import engine_of
 from headwise.decode.translator import TextTranslator, split_text
 from headwise.errors import UserError
+from headwise.models.translator import Translator
 from headwise.network.cache import DecoderCache
 
 
@@ -253,3 +257,8 @@ def test_a_line_too_large_for_memory_is_named(tokenizer):
         translator.translate(lines)
     with pytest.raises(UserError, match=r"^line 5: not enough memory"):
         list(translator.translate_lines(lines, chunk_lines=2))
+
+
+def test_all_models_read_as_many_lines_at_a_time():
+    methods = [kind.translate_lines for kind in (TextTranslator, Translator, ClusterModel)]
+    assert len({inspect.signature(method).parameters["chunk_lines"].default for method in methods}) == 1

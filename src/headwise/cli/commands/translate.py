@@ -32,11 +32,10 @@ from headwise.cli.rules import FlagRule, out_file
 from headwise.data.corpus import read_head
 from headwise.data.links import format_links
 from headwise.decode.request import TooLarge
-from headwise.decode.translator import Translation
+from headwise.decode.translator import CHUNK_LINES, Translation
 from headwise.localisation import MEMORIES, is_document
 from headwise.localisation.unsupported_types import HEAD_BYTES, check_content, check_file_name
 
-CHUNK_LINES = 1000  # translated together, if as many are available
 Linked = Iterable[tuple[Translation, str | None]]  # with word links, if requested
 
 
