@@ -69,8 +69,6 @@ class PlainTransformer(nn.Module):
 
     def __init__(self, size: Size, dropout: float, max_length: int = 128) -> None:
         super().__init__()
-        from training_contenders import sinusoids
-
         self.scale = math.sqrt(size.d_model)
         self.tokens = nn.Embedding(size.vocab_size, size.d_model)
         nn.init.normal_(self.tokens.weight, std=1 / self.scale)
@@ -95,6 +93,12 @@ class PlainTransformer(nn.Module):
 
     def embed(self, tokens: Tensor) -> Tensor:
         return self.dropout(self.tokens(tokens) * self.scale + self.positions[: tokens.size(1)])
+
+
+def sinusoids(d_model: int, length: int) -> Tensor:
+    """The paper's sinusoidal positions."""
+    angle = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, d_model, 2) / d_model)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 
 
 def smoothed_divergence(log_probs: Tensor, targets: Tensor, smoothing: float, pad_id: int) -> Tensor:

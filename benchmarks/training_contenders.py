@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from plain_model import PlainTransformer, sinusoids, smoothed_divergence
 from torch import Tensor, nn
 from torch.nn import functional as F
 from work import BOS, DROPOUT, EOS, PAD, SIZES, SMOOTHING, UNK, Size, training_batches
@@ -141,7 +142,7 @@ def torch_transformer(size: Size) -> Step:
             super().__init__()
             self.tokens = nn.Embedding(size.vocab_size, size.d_model)
             nn.init.normal_(self.tokens.weight, std=size.d_model**-0.5)
-            self.register_buffer("positions", sinusoids(size.d_model))
+            self.register_buffer("positions", sinusoids(size.d_model, MAX_LENGTH))
             self.dropout = nn.Dropout(DROPOUT)
             self.transformer = nn.Transformer(
                 size.d_model, size.n_heads, size.n_layers, size.n_layers, size.d_ff, DROPOUT, batch_first=True
@@ -249,8 +250,6 @@ def joeynmt(size: Size) -> Step:
 
 def annotated(size: Size) -> Step:
     """A plain model as in the Annotated Transformer, with KL divergence from an explicit smoothed target."""
-    from plain_model import PlainTransformer, smoothed_divergence
-
     model = PlainTransformer(size, DROPOUT)
 
     def total(batch: Batch) -> Tensor:
@@ -258,12 +257,6 @@ def annotated(size: Size) -> Step:
         return smoothed_divergence(log_probs.flatten(0, 1), batch.tgt_out.flatten(), SMOOTHING, PAD)
 
     return total_step(model, total)
-
-
-def sinusoids(d_model: int, length: int = MAX_LENGTH) -> Tensor:
-    """The paper's sinusoidal positions."""
-    angle = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 
 
 CONTENDERS: dict[str, Callable[[Size], Step]] = {

@@ -17,7 +17,7 @@ from headwise.native import library as c
 from headwise.native.arrays import addresses, all_below, at, floats
 from headwise.native.threads import use_threads
 
-EARLY_STOPPING = ("exact", "no", "yes", "never")  # in the order of `Ending` in search.h
+EARLY_STOPPING = ("exact", "no", "yes", "never")  # in the order of `EarlyStopping` in search.h
 
 
 class StopCallback:
