@@ -82,6 +82,7 @@ TRAIN = ["--train", "{data}/train.en", "{data}/train.de"]
 RUNS = {
     "alignment": Run(once("{data}/model", *PAIR, "--gold", "{data}/test.links", "--attribution", "--steps", "2")),
     "bench": Run(once(), ("ctranslate2", "onnxruntime")),  # not --model: see decoding.check_agreement
+    "contacts": Run(once()),
     "coreference": Run(once("{data}/model", "--data", "{data}")),
     "decoding": Run(once(), ("ctranslate2",)),
     "drafts": Run(once("{data}/model", *SOURCE, "--memory", "{data}/train.tsv")),
