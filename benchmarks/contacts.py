@@ -23,14 +23,14 @@ from headwise.demo.contacts import (
 )
 
 DEPTHS = machine.pick((4, 8, 16, 32, 64), (4,))
-TRAINED_ON = machine.pick((2000, 16), (4, 4))  # families, sequences of each
+FAMILIES, SEQUENCES = machine.pick((2000, 16), (4, 4))  # of training; of each family
 STEPS = machine.pick(300, 3)
 TESTED_ON = machine.pick(200, 4)
 
 
 def measure(seed: int) -> dict[str, Any]:
     """The precisions by depth and method, and the seconds of training."""
-    families = sample_families(*TRAINED_ON, np.random.default_rng(seed))
+    families = sample_families(FAMILIES, SEQUENCES, np.random.default_rng(seed))
     begun = now()
     linear = fit_pair_frequencies(families)
     fitted = now()
@@ -57,8 +57,8 @@ def main() -> None:
     seconds = {name: statistics.mean(one["seconds"][name] for one in found) for name in found[0]["seconds"]}
     sections = [
         f"Precision in percent on {TESTED_ON} families, mean and deviation of {len(seeds)} seeds: the share of "
-        f"contacts among the n best pairs of a family with n contacts. Trained on {TRAINED_ON[0]:,} families of "
-        f"{TRAINED_ON[1]} sequences.",
+        f"contacts among the n best pairs of a family with n contacts. Trained on {FAMILIES:,} families of "
+        f"{SEQUENCES} sequences.",
         machine.table(["sequences", *methods], rows),
         "Seconds of training: " + ", ".join(f"{name} {value:.1f}" for name, value in seconds.items()) + ".",
     ]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from glob import glob
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from textwrap import dedent
@@ -529,6 +530,8 @@ def other(words: list[str]) -> None:
     elif words[0] == "msgfmt":
         if shutil.which("msgfmt"):
             subprocess.run(words, check=True, capture_output=True)
+    elif words[:2] == ["python", "-m"] and words[2].startswith("headwise."):
+        assert callable(import_module(words[2]).main), words
     elif words[:2] == ["docker", "build"]:
         assert (ROOT / words[words.index("-f") + 1]).is_file(), words
     else:

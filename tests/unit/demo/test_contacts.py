@@ -1,6 +1,7 @@
 """The example of the Evoformer: what is generated, the baselines, and that the network learns."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -92,6 +93,19 @@ def test_the_evoformer_learns_contacts() -> None:
     trained = train_contacts(families(500, 8), steps=100, batch=8, rate=5e-3, shape=replace(SHAPE, n_blocks=1))
     found = compare({"evoformer": trained.scores, "information": mutual_information}, (8,), count=30)[8]
     assert found["evoformer"] > 0.45 and found["evoformer"] > 2 * found["information"]
+
+
+def test_the_command_prints_the_precision_of_each_method(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape = replace(SHAPE, n_blocks=1, c_m=4, c_z=4, c_head=2)
+    monkeypatch.setattr(module, "sample_families", lambda count, depth, random: sample_families(4, depth, random))
+    monkeypatch.setattr(module, "train_contacts", partial(train_contacts, steps=2, batch=2, shape=shape))
+    module.main()
+    header, *rows = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert header == ["sequences", "mutual information", "linear model", "Evoformer"]
+    assert [row[0] for row in rows] == ["4", "8", "16", "32", "64"]
+    assert all(0 <= float(value.rstrip("%")) <= 100 for row in rows for value in row[1:])
 
 
 def test_training_is_reproducible_and_leaves_the_generator_alone() -> None:
