@@ -53,7 +53,7 @@ class PretrainedNetwork(FolderNetwork):
         return read_languages(self.path, self.config.family, self.vocabulary, self.hf_config)
 
     def check_languages(self, source: str, target: str) -> None:
-        """`UserError` where it does not know a language, or needs to know which."""
+        """`UserError` if it lacks one of the languages, or if it needs one that is not given."""
         self.languages.check(source, target, self.generation.special)
 
     def translator(self, source: str, target: str, instruction: str) -> TextTranslator:
