@@ -477,7 +477,7 @@ def test_an_unused_pooler_is_kept(made: Callable[..., Path], tmp_path: Path) -> 
     [
         ("bert", ["TEXT", "TEXT"], "one file of texts is --source"),
         ("marian", ["TEXT"], "for a model that translates --target has the translations"),
-        ("vit", ["PICTURE", "--translation", "TEXT"], "label 'A dog runs.': this model knows cat, dog, owl"),
+        ("vit", ["PICTURE", "--target", "TEXT"], "label 'A dog runs.': this model knows cat, dog, owl"),
         ("electra", ["TEXT"], "and not head_importance"),
     ],
 )
