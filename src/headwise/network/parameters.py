@@ -1,4 +1,4 @@
-"""Parameters by name, as in `model.safetensors`. The names are a file format; old ones are in `legacy_names.py`."""
+"""Parameters by name, as in `model.safetensors`. The names are a file format."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import UserError
-from headwise.network.legacy_names import current_names
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
@@ -17,7 +16,6 @@ def parameters_of(model: nn.Module) -> dict[str, Tensor]:
 def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
     """Copy `tensors` into `model`; on any mismatch, one `UserError` lists all of them and nothing is copied."""
     own = parameters_of(model)
-    tensors = current_names(tensors, own)
     problems = [f"missing {name}" for name in own if name not in tensors]
     problems += [f"unexpected {name}" for name in tensors if name not in own]
     problems += [
