@@ -168,7 +168,7 @@ clean:
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # One mark for each set of extras, renewed when the dependencies or the sources in C change.
-$(VENV)/.%: pyproject.toml constraints.txt hatch_build.py $(wildcard src/headwise/native/*.[ch]) | $(BIN)/python
+$(VENV)/.%: pyproject.toml constraints.txt hatch_build.py $(wildcard src/headwise/runtime/native/*.[ch]) | $(BIN)/python
 	@echo "Installing what '$*' needs into $(VENV) (once; a minute or two) ..."
 	@$(PIP) --editable '.[$*]'
 	@touch $@

@@ -1,4 +1,4 @@
-"""Compiles the C library of `headwise.native` when the package is installed or a wheel of it is made.
+"""Compiles the C library of `headwise.runtime.native` when the package is installed or a wheel of it is made.
 
 Without a C compiler on the path the build asks for `ziglang`, which brings one. Where the library cannot be built at
 all the package is complete without it, only slower.
@@ -19,7 +19,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
-NATIVE = runpy.run_path(str(ROOT / "src/headwise/native/build.py"))
+NATIVE = runpy.run_path(str(ROOT / "src/headwise/runtime/native/build.py"))
 TARGET = "HEADWISE_TARGET"  # in the environment: the tag of the machines that a wheel is for, if not for this one
 TARGETS = {  # and what ziglang calls them
     "manylinux_2_17_x86_64": "x86_64-linux-gnu.2.17",

@@ -19,9 +19,9 @@ import machine
 import torch
 
 import headwise
-from headwise.data.links import GoldLinks, Links, check_links, read_gold, read_links
 from headwise.evaluate.alignment import AlignmentScore, score_alignment
-from headwise.inspect.alignment import AlignmentHead, alignment_heads
+from headwise.text.files.links import GoldLinks, Links, check_links, read_gold, read_links
+from headwise.view.alignment import AlignmentHead, alignment_heads
 
 Pairs = tuple[list[str], list[str], list[GoldLinks]]
 

@@ -32,7 +32,7 @@ from turns import fastest
 from work import SIZES
 from workers import Worker
 
-from headwise.checkpoint.read import read_folder
+from headwise.runtime.checkpoint.read import read_folder
 
 GOALS = {
     "train-d256": 1.8,

@@ -1,4 +1,4 @@
-"""Contacts of residues from aligned sequences (`headwise.demo.contacts`): the Evoformer and two baselines.
+"""Contacts of residues from aligned sequences (`headwise.lab.demo.contacts`): the Evoformer and two baselines.
 
     python benchmarks/contacts.py --cores 1 [--seeds 3]
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from machine import now
 
-from headwise.demo.contacts import (
+from headwise.lab.demo.contacts import (
     compare,
     fit_pair_frequencies,
     mutual_information,

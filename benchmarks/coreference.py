@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 import headwise
-from headwise.inspect.readings import between_words, layer_average, stack_rollout
-from headwise.inspect.record import AttentionRecord
+from headwise.view.readings import between_words, layer_average, stack_rollout
+from headwise.view.record import AttentionRecord
 
 LISTS = [f"{kind}_stereotyped_type{n}" for n in (1, 2) for kind in ("pro", "anti")]
 PRONOUNS = frozenset({"he", "she", "him", "her", "his", "hers"})

@@ -17,20 +17,20 @@ from exports import load_transformers, vocabulary
 from machine import now
 from work import BOS, EOS, PAD, UNK, draw_lengths, draw_tokens
 
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.sidecar_files import read_shortlist
-from headwise.checkpoint.trained import read_settings
 from headwise.config.model import ModelConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
-from headwise.data.tokenizer import Tokenizer
-from headwise.decode.candidates import CandidateTable
-from headwise.decode.captured import SWITCH
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of, pad_right
-from headwise.export.exported import ExportedModel, exported_model
-from headwise.export.onnx import DECODER, ENCODER, GreedyTranslator
-from headwise.network.transformer import Transformer
+from headwise.core.transformer import Transformer
+from headwise.pytorch.export.exported import ExportedModel, exported_model
+from headwise.pytorch.export.onnx import DECODER, ENCODER, GreedyTranslator
+from headwise.pytorch.search.captured import SWITCH
+from headwise.pytorch.search.stepwise import engine_of, pad_right
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.checkpoint.sidecar_files import read_shortlist
+from headwise.runtime.checkpoint.trained import read_settings
+from headwise.runtime.search.candidates import CandidateTable
+from headwise.runtime.search.engine import decode_tokens
+from headwise.text.tokens.tokenizer import Tokenizer
 
 Tokens = list[int]
 Translate = Callable[[list[Tokens], "Job"], list[Tokens]]
@@ -91,14 +91,14 @@ def candidate_table(model_directory: Path, tokenizer: Tokenizer) -> CandidateTab
 
 def has_compute() -> bool:
     """Whether the compiled library is installed; otherwise the search with torch is measured, in float32."""
-    from headwise.native.library import library
+    from headwise.runtime.native.library import library
 
     return library() is not None
 
 
 def prepare(network: Transformer, compute: str) -> Any:
     """The network for the search: compiled, if the library is installed."""
-    from headwise.network.inference import prepare_for_inference
+    from headwise.core.inference import prepare_for_inference
 
     return prepare_for_inference(network.eval(), compute if has_compute() else "float32")
 

@@ -42,7 +42,7 @@ from turns import Spread, speed_ratio, spread, take_turns
 from work import SIZES, Size, decoding_operations, draw_lengths, draw_tokens
 from workers import Reply, Team, Worker
 
-from headwise.checkpoint.read import read_folder
+from headwise.runtime.checkpoint.read import read_folder
 
 FORCED = 14  # steps per output
 INSTRUCTIONS = {  # environment of the contenders: our build, CTranslate2, and the products of both its backends
@@ -262,7 +262,7 @@ def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD))
 
 def pack_all(model: Path, packed: Path) -> None:
     """A model directory of the same files, packed by `headwise pack` for every precision."""
-    from headwise.checkpoint.pack import pack_model
+    from headwise.runtime.checkpoint.pack import pack_model
 
     shutil.rmtree(packed, ignore_errors=True)
     shutil.copytree(model, packed, copy_function=os.link)

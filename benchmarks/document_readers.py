@@ -1,4 +1,4 @@
-"""Readers of document formats that are independent of `headwise.localisation`, for `round_trips.py`.
+"""Readers of document formats that are independent of `headwise.documents`, for `round_trips.py`.
 
 Each returns what a translation must not change, such as the elements of a page, and the number of problems that the
 reader reports. Some are optional packages; `missing_readers` names those that are not installed.

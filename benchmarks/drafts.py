@@ -19,7 +19,7 @@ from turns import speed_ratio
 
 import headwise
 from headwise.config.settings import SETTINGS
-from headwise.decode import speculative
+from headwise.runtime.search import speculative
 
 
 class StepCounter:

@@ -31,7 +31,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from turns import fastest, speed_ratio, spread, take_turns
 
 import headwise
-from headwise.generation.encoder_network import LibraryEncoder
+from headwise.models.encoding.library_encoder import LibraryEncoder
 
 SIZES: dict[str, Any] = machine.pick(
     {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},

@@ -20,10 +20,10 @@ import torch
 from quality import lines
 
 import headwise
-from headwise.checkpoint.read import read_folder
 from headwise.evaluate.bleu import corpus_scores
-from headwise.export.exported import exported_model
-from headwise.export.run import export_model
+from headwise.pytorch.export.exported import exported_model
+from headwise.pytorch.export.run import export_model
+from headwise.runtime.checkpoint.read import read_folder
 
 Translate = Callable[[Sequence[str], int, float], list[str]]  # texts, beam size, alpha -> translations
 PENALTIES = (0.0, 0.6)

@@ -11,16 +11,16 @@ import tokenizers
 import torch
 from work import BOS, EOS, PAD, SIZES, UNK
 
-from headwise.architectures.transformer import build_model
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.sidecar_files import SHORTLIST, read_shortlist
-from headwise.checkpoint.trained import write_settings, write_weights
 from headwise.config.settings import RunConfig
-from headwise.data.tokenizer import Tokenizer
-from headwise.export import ctranslate2, hf, onnx
-from headwise.export.exported import exported_model
-from headwise.network.parameters import parameters_of
-from headwise.network.transformer import Transformer
+from headwise.core.parameters import parameters_of
+from headwise.core.transformer import Transformer
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.export import ctranslate2, hf, onnx
+from headwise.pytorch.export.exported import exported_model
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.checkpoint.sidecar_files import SHORTLIST, read_shortlist
+from headwise.runtime.checkpoint.trained import write_settings, write_weights
+from headwise.text.tokens.tokenizer import Tokenizer
 
 SPECIAL = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 

@@ -26,9 +26,9 @@ import machine
 import torch
 from workers import Worker, peak_memory
 
-from headwise.checkpoint.write import write_checkpoint
+from headwise.core.build import build
 from headwise.families.registry import FAMILIES
-from headwise.network.build import build
+from headwise.pytorch.checkpoint.write import write_checkpoint
 
 ROOT = Path(__file__).parents[1]
 LLAMA = {

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import machine
 
-from headwise.localisation.placeholders import with_codes
-from headwise.localisation.quality_checks import quality_warnings
+from headwise.documents.markup.placeholders import with_codes
+from headwise.documents.quality_checks import quality_warnings
 
 UNITS = Path(__file__).with_name("flagged_units.tsv")
 CERTAIN = -0.1  # log-probability per token: no unit is flagged as improbable

@@ -22,10 +22,10 @@ import torch
 from turns import speed_ratio, take_turns
 
 import headwise
-from headwise.checkpoint.generation_config import GenerationConfig
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
-from headwise.generation.text import continue_prompts
+from headwise.models.language.text import continue_prompts
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.checkpoint.generation_config import GenerationConfig
+from headwise.runtime.search.engine import decode_tokens
 
 END = 2  # never generated, because the length is forced
 Prompts = list[list[int]]

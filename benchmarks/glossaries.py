@@ -20,14 +20,14 @@ import lexical_aligner
 import machine
 
 import headwise
-from headwise.data.corpus import parse_corpora, read_pairs
-from headwise.data.scripts import word_pattern
-from headwise.data.sources import Pair
+from headwise.documents.glossary.annotation import supports_annotations
+from headwise.documents.glossary.files import read_glossary
+from headwise.documents.glossary.terms import Glossary, contains_term
+from headwise.documents.glossary.translation import MIN_BEAM_SIZE
 from headwise.evaluate.bleu import corpus_scores
-from headwise.glossary.annotation import supports_annotations
-from headwise.glossary.files import read_glossary
-from headwise.glossary.terms import Glossary, contains_term
-from headwise.glossary.translation import MIN_BEAM_SIZE
+from headwise.text.files.corpus import parse_corpora, read_pairs
+from headwise.text.files.scripts import word_pattern
+from headwise.text.files.sources import Pair
 
 RARE = 0.01  # largest share of training sentences with the source word of a term
 LEAST_LETTERS = 4

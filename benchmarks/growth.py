@@ -65,8 +65,8 @@ def training_step(pairs: int = 1, length: int = 16, **shape: int) -> Callable[[]
     """A training step on `pairs` pairs of `length` tokens a side, end tokens included."""
     from training_contenders import ours
 
-    from headwise.data.batch import collate
-    from headwise.training.allocator import keep_freed_memory
+    from headwise.pytorch.data.batch import collate
+    from headwise.runtime.allocator import keep_freed_memory
 
     keep_freed_memory()
     size = replace(MODEL, **shape)
@@ -83,11 +83,11 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
     from decoders import Job, our_settings, prepare
     from work import draw_tokens
 
-    from headwise.architectures.transformer import build_model
     from headwise.config.settings import SearchSettings
     from headwise.contract import SpecialIds
-    from headwise.decode.engine import decode_tokens
-    from headwise.decode.stepwise import engine_of
+    from headwise.pytorch.architectures.transformer import build_model
+    from headwise.pytorch.search.stepwise import engine_of
+    from headwise.runtime.search.engine import decode_tokens
 
     torch.manual_seed(1)
     model = prepare(build_model(MODEL.config()).eval(), "float32")
@@ -99,8 +99,8 @@ def translation(beam: int, sentences: int = 32) -> Callable[[], float]:
 def preparation(pairs: int) -> Callable[[], float]:
     """Tokenising a generated corpus of that many pairs into the cache; files are made before timing."""
     from headwise.config.data import TranslationData
-    from headwise.data.corpus import Corpus
-    from headwise.data.prepared import prepare, train_tokenizer
+    from headwise.text.files.corpus import Corpus
+    from headwise.text.prepared.prepared import prepare, train_tokenizer
 
     folder = tempfile.TemporaryDirectory()
     place = Path(folder.name)
@@ -118,7 +118,7 @@ def epoch_plan(pairs: int) -> Callable[[], float]:
     """Planning the batches of an epoch of that many pairs, with lengths from a mapped file."""
     from work import draw_lengths
 
-    from headwise.data.batch_planning import plan_epoch
+    from headwise.text.prepared.batch_planning import plan_epoch
 
     folder = tempfile.TemporaryDirectory()
     path, sampled = Path(folder.name) / "lengths", draw_lengths(min(pairs, 100_000)).astype(np.int32)
@@ -205,7 +205,7 @@ def step_of_layers(x: int) -> Callable[[], float]:
 
 def point(name: str, x: int, sizes: tuple[int, ...]) -> Callable[[], tuple[float, int]]:
     """Runs in its own process: the fewest seconds, and peak memory beyond that of the imports."""
-    import headwise.training.trainer  # noqa: F401  what all curves import, so that all start from the same
+    import headwise.pytorch.training.trainer  # noqa: F401  what all curves import, so that all start from the same
 
     before = peak_memory()
     work = curves(sizes)[name].make(x)

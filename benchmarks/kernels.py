@@ -15,8 +15,8 @@ import machine
 import numpy as np
 from turns import spread, take_turns
 
-from headwise.native import library as c
-from headwise.native.linear import NUMBERS, Linear
+from headwise.runtime.native import library as c
+from headwise.runtime.native.linear import NUMBERS, Linear
 
 BASE = [(512, 1536), (512, 512), (512, 512), (512, 512), (512, 2048), (2048, 512)] * 6 + [(512, 16_000)]
 SHAPES = machine.pick(BASE, [(64, 192), (192, 64)])

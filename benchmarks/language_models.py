@@ -27,12 +27,12 @@ from machine import now
 from turns import order, speed_ratio
 from workers import Worker
 
-from headwise.checkpoint.generation_config import read_generation_config
-from headwise.checkpoint.layout import read_json
-from headwise.checkpoint.pretrained_folder import read_pretrained_folder
 from headwise.contract import SearchOptions
-from headwise.decode.request import Bounds
-from headwise.models.language_model import LibraryText
+from headwise.models.language.language_model import LibraryText
+from headwise.runtime.checkpoint.generation_config import read_generation_config
+from headwise.runtime.checkpoint.layout import read_json
+from headwise.runtime.checkpoint.pretrained_folder import read_pretrained_folder
+from headwise.runtime.search.request import Bounds
 
 Result = tuple[float, float, list[int]]  # seconds until the first token, and of the others; the tokens
 Continue = Callable[[list[int], int], Result]

@@ -19,11 +19,11 @@ import machine
 from growth import write_corpus
 
 from headwise.config.data import TranslationData
-from headwise.data.batching import PairBatches
-from headwise.data.corpus import Corpus
-from headwise.data.prepared import PreparedCorpus, prepare, train_tokenizer
-from headwise.data.stream import ALL_BATCHES, BatchShare, Cursor
-from headwise.data.tokenizer import Tokenizer
+from headwise.pytorch.data.batching import PairBatches
+from headwise.pytorch.data.stream import ALL_BATCHES, BatchShare, Cursor
+from headwise.text.files.corpus import Corpus
+from headwise.text.prepared.prepared import PreparedCorpus, prepare, train_tokenizer
+from headwise.text.tokens.tokenizer import Tokenizer
 
 PAIRS = machine.pick(100_000, 2_000)
 TOKENS = machine.pick(1000, 100)  # per batch

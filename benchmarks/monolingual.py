@@ -21,9 +21,9 @@ from quality import Task, read
 
 import headwise
 from headwise.cli import main as command
-from headwise.data.corpus import parse_corpora, read_pairs
-from headwise.data.sources import Pair
 from headwise.evaluate.report import evaluate_model
+from headwise.text.files.corpus import parse_corpora, read_pairs
+from headwise.text.files.sources import Pair
 
 WAYS = {"pairs": "pairs alone", "back": "and back-translation, tagged", "denoise": "denoising pre-training, then pairs"}
 TAG = "<bt>"

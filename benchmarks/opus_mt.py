@@ -28,8 +28,8 @@ from workers import Worker
 import headwise
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
-from headwise.decode.candidates import CandidateTable
-from headwise.decode.engine import decode_tokens
+from headwise.runtime.search.candidates import CandidateTable
+from headwise.runtime.search.engine import decode_tokens
 
 EOS, UNK, VOCABULARY = 0, 1, machine.pick(58_101, 1_000)
 START = VOCABULARY - 1

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import machine
 
-from headwise.native.build import builds, compiler
-from headwise.native.library import instructions
+from headwise.runtime.native.build import builds, compiler
+from headwise.runtime.native.library import instructions
 
 REPEATS = machine.pick(10_000_000, 10_000)
 PROGRAM = """

@@ -24,7 +24,7 @@ from turns import Spread, spread, take_turns
 
 import headwise
 from headwise.evaluate.report import TranslationReport, evaluate_model
-from headwise.study.translation import LONGEST, bleu_by_length
+from headwise.lab.study.translation import LONGEST, bleu_by_length
 
 RECIPES = ("paper-tiny", "conv", "bahdanau", "luong", "lstm", "gru", "rnn")
 TARGET_BLEU = 30.0

@@ -31,10 +31,10 @@ import machine
 from workers import Worker
 
 from headwise.config.data import TranslationData
-from headwise.data.batching import PairBatches
-from headwise.data.corpus import Corpus, parse_corpora, read_pairs
-from headwise.data.prepared import PreparedCorpus, prepare, train_tokenizer
-from headwise.data.tokenizer import Tokenizer
+from headwise.pytorch.data.batching import PairBatches
+from headwise.text.files.corpus import Corpus, parse_corpora, read_pairs
+from headwise.text.prepared.prepared import PreparedCorpus, prepare, train_tokenizer
+from headwise.text.tokens.tokenizer import Tokenizer
 
 CONFIG = TranslationData(tokenizer_sample=machine.pick(1_000_000, 500), vocab_size=machine.pick(8000, 400))
 TESTED = machine.pick(20_000, 100)  # pairs for tokens per sentence

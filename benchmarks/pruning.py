@@ -20,8 +20,8 @@ import torch
 
 import headwise
 from headwise.evaluate.bleu import bleu_signature, corpus_scores
-from headwise.inspect.heads import Head, heads_by_layer
-from headwise.inspect.importance import least_important
+from headwise.pytorch.inspect.heads import Head, heads_by_layer
+from headwise.pytorch.inspect.importance import least_important
 
 
 def bleu_without(model: Any, heads: list[Head], sources: list[str], targets: list[str]) -> float:

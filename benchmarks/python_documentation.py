@@ -26,12 +26,12 @@ import machine
 import torch
 
 import headwise
+from headwise.documents.fill import TranslatedUnit, targets_of, translate_units
+from headwise.documents.markup.placeholders import with_codes
+from headwise.documents.memory import read_memory_pairs
+from headwise.documents.reading import read_document
+from headwise.documents.unit import Code, UnitState, codes_of, plain
 from headwise.evaluate.bleu import corpus_scores
-from headwise.localisation.fill import TranslatedUnit, targets_of, translate_units
-from headwise.localisation.memory import read_memory_pairs
-from headwise.localisation.placeholders import with_codes
-from headwise.localisation.reading import read_document
-from headwise.localisation.unit import Code, UnitState, codes_of, plain
 
 KINDS = {":": "roles", "`": "literals and links", "%": "placeholders", "{": "placeholders", "h": "addresses"}
 

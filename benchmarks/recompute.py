@@ -16,13 +16,13 @@ from workers import Worker, peak_memory
 
 def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
     """A function that runs a step on `pairs` pairs of `length` tokens a side, and returns the added bytes."""
-    from headwise.architectures.transformer import build_model
     from headwise.config.model import TransformerConfig
     from headwise.config.training import TrainConfig
-    from headwise.data.batch import collate
-    from headwise.training.allocator import keep_freed_memory
-    from headwise.training.step import translation_objective
-    from headwise.training.trainer import recompute_layers
+    from headwise.pytorch.architectures.transformer import build_model
+    from headwise.pytorch.data.batch import collate
+    from headwise.pytorch.training.step import translation_objective
+    from headwise.pytorch.training.trainer import recompute_layers
+    from headwise.runtime.allocator import keep_freed_memory
 
     keep_freed_memory()
     model = build_model(TransformerConfig(vocab_size=1000)).train()

@@ -20,8 +20,8 @@ import torch
 from turns import spread, take_turns
 
 import headwise
-from headwise.data.batch import collate
-from headwise.inspect.recording import attentions, recording
+from headwise.pytorch.data.batch import collate
+from headwise.pytorch.inspect.recording import attentions, recording
 
 Contenders = dict[str, Callable[[int], float]]
 

@@ -1,4 +1,4 @@
-"""Round trips of public files through `headwise.localisation`: unchanged, in capitals, and with stand-in models.
+"""Round trips of public files through `headwise.documents`: unchanged, in capitals, and with stand-in models.
 
     python benchmarks/round_trips.py FOLDER [FOLDER ...]
     python benchmarks/round_trips.py --speed FOLDER [FOLDER ...]
@@ -10,7 +10,7 @@ one-line error. Otherwise:
 - With every text in capitals, it must have as many texts as before. Office documents are filled a second time, with
   Arabic as their language.
 - Identity with markup: a stand-in model returns its input, and all texts are translated by the pipeline of
-  `localisation.fill`. Every translation must equal its source. The file must have the same bytes, or the same members
+  `documents.fill`. Every translation must equal its source. The file must have the same bytes, or the same members
   if it is an archive. This is not checked in formats with both languages, and if a target language had to be given.
 - Reversed word order, without and with markers, and a random alignment: all words change their positions.
 
@@ -43,13 +43,13 @@ import machine
 from document_readers import OFFICE_SUFFIXES, Reading, faults, missing_readers, reading_of
 from stand_ins import FAILURES, IDENTITY, REPORTS, STAND_INS, Checked, check, read_either, translate
 
+from headwise.documents import is_document
+from headwise.documents.fill import targets_of
+from headwise.documents.markup.placeholders import with_codes
+from headwise.documents.not_translated import NO_LETTERS, not_translated
+from headwise.documents.reading import parse_document
+from headwise.documents.unit import Code, Document, Parts, Unit, UnitState, plain
 from headwise.errors import UserError
-from headwise.localisation import is_document
-from headwise.localisation.fill import targets_of
-from headwise.localisation.not_translated import NO_LETTERS, not_translated
-from headwise.localisation.placeholders import with_codes
-from headwise.localisation.reading import parse_document
-from headwise.localisation.unit import Code, Document, Parts, Unit, UnitState, plain
 
 REPEATS = machine.pick(5, 2)
 

@@ -28,13 +28,13 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from work import BOS, EOS, PAD, Size, training_operations
 
-from headwise.architectures.registry import build_network
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.settings import load_recipe
-from headwise.data.batch import collate
-from headwise.network.parameters import count_parameters
-from headwise.training.loss import CHUNK_ROWS
-from headwise.training.trainer import recompute_layers
+from headwise.core.parameters import count_parameters
+from headwise.pytorch.architectures.registry import build_network
+from headwise.pytorch.data.batch import collate
+from headwise.pytorch.training.loss import CHUNK_ROWS
+from headwise.pytorch.training.trainer import recompute_layers
 
 NEAR = "NVLink 4"  # between the devices of a machine
 LINKS = {NEAR: 450e9, "InfiniBand NDR": 50e9, "10 Gb Ethernet": 1.25e9}  # bytes a second, each way, as advertised

@@ -23,15 +23,15 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import headwise
-from headwise.checkpoint.layout import WEIGHTS
-from headwise.checkpoint.manifest import read_manifest, seal
-from headwise.checkpoint.model_card import with_row
-from headwise.checkpoint.pack import pack_model
-from headwise.checkpoint.trained import write_file
 from headwise.cli import main as run_command
-from headwise.data.corpus import Corpus, read_corpus
-from headwise.data.split import ValidationSize, split_corpora
 from headwise.evaluate.report import TranslationReport, evaluate_model
+from headwise.runtime.checkpoint.layout import WEIGHTS
+from headwise.runtime.checkpoint.manifest import read_manifest, seal
+from headwise.runtime.checkpoint.model_card import with_row
+from headwise.runtime.checkpoint.pack import pack_model
+from headwise.runtime.checkpoint.trained import write_file
+from headwise.text.files.corpus import Corpus, read_corpus
+from headwise.text.files.split import ValidationSize, split_corpora
 
 NAME = "headwise-en-de"
 RECIPE = Path(__file__).with_suffix(".toml")

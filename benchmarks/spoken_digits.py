@@ -17,9 +17,9 @@ import machine
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from headwise.checkpoint.write import write_checkpoint
+from headwise.core.build import build
 from headwise.families.whisper import FAMILY
-from headwise.network.build import build
+from headwise.pytorch.checkpoint.write import write_checkpoint
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 HELD_OUT = "theo"  # a speaker

@@ -1,4 +1,4 @@
-"""Documents that stand-in models fill through the pipeline of `headwise.localisation.fill`, and checks of the result.
+"""Documents that stand-in models fill through the pipeline of `headwise.documents.fill`, and checks of the result.
 
 A stand-in returns words of its input and says exactly which word each of them translates, so every other difference is
 Headwise's. Used by `round_trips.py`.
@@ -17,12 +17,12 @@ from zipfile import ZipFile
 
 from document_readers import ARCHIVES, Reading, faults, reading_of, reading_of_text
 
-from headwise.data.links import Links
+from headwise.documents.fill import TranslatedUnit, targets_of, translation_steps
+from headwise.documents.reading import parse_document
+from headwise.documents.segments import SentenceOutput
+from headwise.documents.unit import Code, Document, Parts, UnitState, plain
 from headwise.errors import UserError
-from headwise.localisation.fill import TranslatedUnit, targets_of, translation_steps
-from headwise.localisation.reading import parse_document
-from headwise.localisation.segments import SentenceOutput
-from headwise.localisation.unit import Code, Document, Parts, UnitState, plain
+from headwise.text.files.links import Links
 
 FLOWING = (".html", ".htm", ".xhtml", ".md", ".markdown", ".rst", ".rest", *ARCHIVES)  # may enclose a whole text
 SUBTITLES = (".srt", ".vtt")  # where a text ends depends on its sentences

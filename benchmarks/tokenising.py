@@ -33,7 +33,7 @@ Encode = Callable[[], int]  # encodes all the text; returns the number of tokens
 def ours(path: str, threads: int) -> Encode:
     """Our tokenizer; `RAYON_NUM_THREADS` is its number of threads."""
     from headwise.config.data import TranslationData
-    from headwise.data.tokenizer import Tokenizer
+    from headwise.text.tokens.tokenizer import Tokenizer
 
     text = lines(Path(path))
     tokenizer = Tokenizer.train(text, TranslationData(vocab_size=TOKENS))
@@ -43,8 +43,8 @@ def ours(path: str, threads: int) -> Encode:
 def ours_prepared(path: str, threads: int) -> Encode:
     """Our preparation of a corpus whose two sides are both the text."""
     from headwise.config.data import TranslationData
-    from headwise.data.corpus import Corpus
-    from headwise.data.prepared import prepare, train_tokenizer
+    from headwise.text.files.corpus import Corpus
+    from headwise.text.prepared.prepared import prepare, train_tokenizer
 
     def work() -> int:
         with tempfile.TemporaryDirectory() as cache:

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from work import BOS, DROPOUT, EOS, PAD, SIZES, SMOOTHING, UNK, Size, training_batches
 
-from headwise.architectures.transformer import build_model
 from headwise.config.training import TrainConfig
-from headwise.data.batch import Batch
-from headwise.training.optimizer import gradient_norm, make_optimizer
-from headwise.training.packed import pays_in_bfloat16
-from headwise.training.step import batch_loss, real_states
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.data.batch import Batch
+from headwise.pytorch.training.optimizer import gradient_norm, make_optimizer
+from headwise.pytorch.training.packed import pays_in_bfloat16
+from headwise.pytorch.training.step import batch_loss, real_states
 
 Step = Callable[[Batch], float]
 LEARNING_RATE = 1e-4
@@ -41,7 +41,7 @@ def contender(name: str, size_name: str, batches: int) -> Callable[[int], float]
 
 
 def ours(size: Size, half: bool | None = None) -> Step:
-    """One update as in `training/trainer.py`, with its functions and the check of the gradients.
+    """One update as in `pytorch/training/trainer.py`, with its functions and the check of the gradients.
 
     `half`: whether products are in bfloat16; None: as for `train.precision = "auto"`.
     """

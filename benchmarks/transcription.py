@@ -29,9 +29,9 @@ from turns import speed_ratio, take_turns
 from workers import Worker
 
 import headwise
-from headwise.data.audio import read_audio
-from headwise.data.recordings import read_recordings
 from headwise.evaluate.transcripts import transcript_report
+from headwise.text.files.audio import read_audio
+from headwise.text.files.recordings import read_recordings
 
 TEXT = """
 The history of the garden begins long before the house was built. A farmer kept bees near the river, and his daughter

@@ -7,7 +7,7 @@ the lengths of Multi30k. "bert" is BERT-base (768 wide, 12 layers, 30,522 tokens
 texts of 8 to 64 tokens. Parameters are random, the same for all. Both sides have the same batches, tokenised before
 timing and padded by each in its own way, with the dropout of config.json, AdamW, gradients clipped at 1 and no label
 smoothing. transformers' side is its `Trainer` as shipped, paused between batches; ours is an update with the functions
-of `headwise.training.trainer`. bf16: `train.precision=bf16` and `bf16=True`. Needs `accelerate`, which `Trainer`
+of `headwise.pytorch.training.trainer`. bf16: `train.precision=bf16` and `bf16=True`. Needs `accelerate`, which `Trainer`
 requires. Writes `results/tuning_*`.
 """
 
@@ -28,9 +28,9 @@ from work import draw_lengths, draw_tokens
 from workers import Reply, Worker
 
 from headwise.config.training import TrainConfig
-from headwise.data.batch import collate
-from headwise.data.encoded import EncodedText
-from headwise.data.labelled import collate_encoded
+from headwise.pytorch.data.batch import collate
+from headwise.pytorch.data.labelled import collate_encoded
+from headwise.text.prepared.encoded import EncodedText
 
 PAIRS, TEXTS = 32, 16  # of a batch
 BERT_TOKENS, CLS, SEP, BERT_PAD = 30_522, 101, 102, 0
@@ -138,11 +138,11 @@ def batches(model: str, count: int) -> list[Rows]:
 
 def ours(model: str, folder: str, count: int, name: str) -> Update:
     """An update by our trainer."""
-    from headwise.tasks.classification import classification_objective
-    from headwise.tasks.pretrained import extra_dropout_rates, make_trainable, with_head_dropout
-    from headwise.tasks.table import fine_tuning_of
-    from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-    from headwise.training.step import translation_objective
+    from headwise.pytorch.tasks.classification import classification_objective
+    from headwise.pytorch.tasks.pretrained import extra_dropout_rates, make_trainable, with_head_dropout
+    from headwise.pytorch.tasks.table import fine_tuning_of
+    from headwise.pytorch.training.optimizer import clip_gradients, gradient_norm, make_optimizer
+    from headwise.pytorch.training.step import translation_objective
 
     base = fine_tuning_of("translate" if model == "marian" else "classify").read(folder)
     rates = extra_dropout_rates(base.hf_config, DROPOUT)

@@ -20,8 +20,8 @@ import machine
 from turns import spread, take_turns
 
 import headwise
-from headwise.checkpoint.read import read_folder
-from headwise.export.web import page, wasm
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.serve.web import page, wasm
 
 WORKER = "DedicatedWorker"  # Chromium's name of the thread
 TICKS = os.sysconf("SC_CLK_TCK")

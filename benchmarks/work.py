@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config.model import ModelConfig, TransformerConfig
-from headwise.data.batch import Batch, collate
-from headwise.data.batch_planning import plan_batches
+from headwise.pytorch.data.batch import Batch, collate
+from headwise.text.prepared.batch_planning import plan_batches
 
 VOCABULARY = 8000
 PAD, BOS, EOS, UNK = range(4)

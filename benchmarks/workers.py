@@ -115,7 +115,7 @@ def _serve(pipe: Connection, make: Make, arguments: Sequence[Any], threads: int,
     try:
         import torch
 
-        from headwise.training.allocator import keep_freed_memory
+        from headwise.runtime.allocator import keep_freed_memory
 
         torch.set_num_threads(threads)
         if keep_memory:

@@ -15,7 +15,7 @@ LEVELS = {  # ATEN_CPU_CAPABILITY: ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS a
     "avx2": ("AVX2", "AVX2", "avx2"),
     "avx512": ("AVX512_CORE", "AVX512", "avx512"),
 }
-NUMERICAL = ["tests/parity", "tests/unit/network", "tests/unit/training", "tests/unit/decode"]
+NUMERICAL = ["tests/parity", "tests/unit/core", "tests/unit/training", "tests/unit/search"]
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from headwise.training.checkpoint import Checkpoint, CheckpointDraft
+from headwise.pytorch.training.checkpoint import Checkpoint, CheckpointDraft
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:

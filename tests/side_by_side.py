@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.checkpoint.write import file_tensors
 from headwise.config.training import TrainConfig
-from headwise.data.stream import ALL_BATCHES
-from headwise.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-from headwise.training.schedule import learning_rate
+from headwise.pytorch.checkpoint.write import file_tensors
+from headwise.pytorch.data.stream import ALL_BATCHES
+from headwise.pytorch.training.optimizer import clip_gradients, gradient_norm, make_optimizer
+from headwise.pytorch.training.schedule import learning_rate
 
 SAME_LOSS = 1e-9
 """Largest difference between two losses in float64. Measured: 4e-13 at most; a real difference, such as another epsilon

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.checkpoint.write import write_checkpoint
+from headwise.core.build import build
 from headwise.families.registry import FAMILIES
-from headwise.network.build import build
+from headwise.pytorch.checkpoint.write import write_checkpoint
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "bert": {

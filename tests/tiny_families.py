@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-from headwise.checkpoint.write import write_checkpoint
+from headwise.core.build import build
 from headwise.families.registry import FAMILIES
-from headwise.network.build import build
+from headwise.pytorch.checkpoint.write import write_checkpoint
 
 MARKS = ["<s>", "<pad>", "</s>", "<mask>", "<user>", "__de__", "__fr__", ">>fr<<", "<|0.00|>"]
 GPT2 = {"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 60}

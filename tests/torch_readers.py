@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headwise.inspect import alignment, trace
-from headwise.inspect import attend as attention
-from headwise.inspect.pair import PairTranslator
-from headwise.inspect.pair import read_pair as read_tokens
-from headwise.inspect.pair_tensors import PairTensors, with_tensors
-from headwise.inspect.torch_reader import TorchReader
-from headwise.models import pair_inspector
+from headwise.models.translation import pair_inspector
+from headwise.pytorch.inspect.pair_tensors import PairTensors, with_tensors
+from headwise.pytorch.inspect.reader import TorchReader
+from headwise.view import alignment, trace
+from headwise.view import attend as attention
+from headwise.view.pair import PairTranslator
+from headwise.view.pair import read_pair as read_tokens
 
 
 def reader_of(network: Any) -> TorchReader:

@@ -19,7 +19,7 @@ from typing import Any
 
 from page_links import map_links, site_path
 
-from headwise.tutorial import VARIABLE, tutorial_size
+from headwise.lab.tutorial import VARIABLE, tutorial_size
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = ROOT / "docs/tutorial"

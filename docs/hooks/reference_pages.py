@@ -297,6 +297,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/http.md": http_page,
     "reference/python/index.md": python_page,
     "reference/python/models.md": models_page,
-    "reference/python/network.md": partial(package_page, "headwise.network", "headwise.network: the Transformer"),
-    "reference/python/inspect.md": partial(package_page, "headwise.inspect", "headwise.inspect: attention"),
+    "reference/python/network.md": partial(package_page, "headwise.core", "headwise.core: the Transformer"),
+    "reference/python/inspect.md": partial(package_page, "headwise.view", "headwise.view: attention"),
 }

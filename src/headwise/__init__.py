@@ -15,22 +15,22 @@ from headwise.importing import named
 from headwise.version import __version__
 
 if TYPE_CHECKING:
-    from headwise.decode.translator import Translation
     from headwise.errors import UserError
+    from headwise.evaluate.logs import training_history
     from headwise.models.kinds import AnyModel as Model
     from headwise.models.load import load
-    from headwise.tasks.train import train
-    from headwise.training.callbacks import Callback
-    from headwise.training.logs import training_history
+    from headwise.pytorch.tasks.train import train
+    from headwise.pytorch.training.callbacks import Callback
+    from headwise.runtime.search.translator import Translation
 
 _HOMES = {
-    "Callback": "headwise.training.callbacks",
+    "Callback": "headwise.pytorch.training.callbacks",
     "Model": "headwise.models.model",
-    "Translation": "headwise.decode.translator",
+    "Translation": "headwise.runtime.search.translator",
     "UserError": "headwise.errors",
     "load": "headwise.models.load",
-    "train": "headwise.tasks.train",
-    "training_history": "headwise.training.logs",
+    "train": "headwise.pytorch.tasks.train",
+    "training_history": "headwise.evaluate.logs",
 }
 __all__ = ["Callback", "Model", "Translation", "UserError", "__version__", "load", "train", "training_history"]
 

@@ -1,6 +1,6 @@
 """Types shared by decoding, models and the compiled library: options, hypotheses, protocols.
 
-Nothing here imports torch, so the compiled library can search without it (`decode.engine`).
+Nothing here imports torch, so the compiled library can search without it (`runtime.search.engine`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +68,7 @@ class SpecialIds:
 
 @dataclass(frozen=True)
 class TimestampRules:
-    """Constraints on the timestamps of Whisper; see `decode.timestamps`."""
+    """Constraints on the timestamps of Whisper; see `pytorch.search.timestamps`."""
 
     first: int  # id of 0.00 s; all ids from here on are timestamps
     never: int  # id of <|notimestamps|>, which is not generated
@@ -165,7 +165,7 @@ class SearchCancelled(Exception):
 
 @runtime_checkable
 class SearchEngine(Protocol):
-    """A network with a search: the compiled library (`native.network`) or torch (`decode.stepwise`).
+    """A network with a search: the compiled library (`runtime.native.network`) or torch (`pytorch.search.stepwise`).
 
     `search` takes sources with their end tokens, `request.Bounds`, `SearchOptions` and `candidates.Candidates` or None.
     It samples if the bounds have `streams`. It returns the hypotheses of each source, best first, and raises
@@ -184,7 +184,7 @@ class SearchEngine(Protocol):
 
 @runtime_checkable
 class SpeechNetwork(Protocol):
-    """A Whisper: `models.speech` has it in the compiled library, `models.torch_speech` in torch.
+    """A Whisper: `models.speech.speech_model` has it in the compiled library, `pytorch.models.speech` in torch.
 
     The result of `encode` is opaque: it is only passed back, to any method and any number of times.
     """
@@ -207,7 +207,7 @@ class SpeechNetwork(Protocol):
 
 @runtime_checkable
 class TextNetwork(Protocol):
-    """A causal language model, in the compiled library (`models.language_model`) or in torch (`models.torch_language`).
+    """A causal language model, in the compiled library (`models.language.language_model`) or in torch (`pytorch.models.language_model`).
 
     Prompts and texts are token ids, at least one each; `limits` are `request.Bounds`.
     """

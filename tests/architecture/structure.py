@@ -51,7 +51,7 @@ TABLES = {  # modules whose rows name modules of ours in strings, which `importi
 }
 OTHER_NAMES = (  # a program, started in processes of its own; and packages whose files the page reads
     ("cluster.sweep", "headwise.cli.trial"),
-    ("serve.page", "headwise.export.web"),
+    ("serve.page", "headwise.serve.web"),
     ("serve.page", "headwise.serve"),
 )
 

@@ -27,14 +27,14 @@ from architecture.structure import (
 )
 
 import headwise
-from headwise.checkpoint.read import LAYOUTS
 from headwise.cli import BY_NAME, NEEDS
 from headwise.config.tasks import TASKS
+from headwise.documents.reading import READERS
 from headwise.families.registry import FAMILIES
 from headwise.importing import named
-from headwise.localisation.reading import READERS
 from headwise.models.kinds import KINDS, TRAINED
-from headwise.tasks.table import JOBS
+from headwise.pytorch.tasks.table import JOBS
+from headwise.runtime.checkpoint.read import LAYOUTS
 
 TREES = modules()
 FOUND = imports(TREES, "headwise")

@@ -18,9 +18,9 @@ from tokenizers import Tokenizer, processors
 from unit.checkpoint.test_compiled import small_model
 
 import headwise
-from headwise.checkpoint.pack import pack_model
 from headwise.errors import INSTALL_TORCH
-from headwise.native.library import library
+from headwise.runtime.checkpoint.pack import pack_model
+from headwise.runtime.native.library import library
 
 SOURCE = Path(headwise.__file__).parent
 BLOCKED = """

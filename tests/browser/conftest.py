@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.architectures.registry import build_network
-from headwise.checkpoint.trained import write_settings, write_weights
 from headwise.config.data import TranslationData
 from headwise.config.settings import RunConfig, SearchSettings, from_dict
-from headwise.data.corpus import Corpus
-from headwise.data.prepared import prepare
-from headwise.data.tokenizer import Tokenizer
-from headwise.network.parameters import parameters_of
+from headwise.core.parameters import parameters_of
+from headwise.pytorch.architectures.registry import build_network
+from headwise.runtime.checkpoint.trained import write_settings, write_weights
+from headwise.text.files.corpus import Corpus
+from headwise.text.prepared.prepared import prepare
+from headwise.text.tokens.tokenizer import Tokenizer
 
 collect_ignore_glob = [] if os.environ.get("HEADWISE_BROWSER") else ["test_*.py", "axe.py"]
 

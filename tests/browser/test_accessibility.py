@@ -11,9 +11,9 @@ from browser.test_page import SRC, TGT, record_of, trace_of
 from browser.walked import page_writer
 from playwright.sync_api import expect
 
-from headwise.inspect.page.contents import page_contents
-from headwise.inspect.record import Attribution, Axis, Walk, WalkStep, Word
-from headwise.report.document import inspection_page
+from headwise.evaluate.pages.document import inspection_page
+from headwise.view.page.contents import page_contents
+from headwise.view.record import Attribution, Axis, Walk, WalkStep, Word
 
 WALKED = ["embeddings", "self_attn.scores", "self_attn.softmax", "ffn.up"]
 

@@ -17,8 +17,8 @@ from playwright.sync_api import expect
 from tiny_families import HEARING, write_tiny
 
 import headwise
-from headwise.inspect.page.contents import page_contents
-from headwise.report.document import inspection_page
+from headwise.evaluate.pages.document import inspection_page
+from headwise.view.page.contents import page_contents
 
 image = pytest.importorskip("PIL.Image")
 pytest.importorskip("soundfile")

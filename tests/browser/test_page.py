@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from headwise.inspect.alignment import AlignmentHead
-from headwise.inspect.notebook import AttentionView, Inspection
-from headwise.inspect.page.contents import page_contents
-from headwise.inspect.readings import entropy
-from headwise.inspect.record import Axis, BeamNode, Candidate, Position, Trace, Word
-from headwise.report.document import inspection_page, notebook_frame
+from headwise.evaluate.pages.document import inspection_page, notebook_frame
+from headwise.view.alignment import AlignmentHead
+from headwise.view.notebook import AttentionView, Inspection
+from headwise.view.page.contents import page_contents
+from headwise.view.readings import entropy
+from headwise.view.record import Axis, BeamNode, Candidate, Position, Trace, Word
 
 SRC = ["▁A", "▁dog", "▁runs", "▁thr", "ough", "</s>"]
 TGT = ["▁Ein", "▁Hund", "▁rennt", "▁durch", "</s>"]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from headwise.export.web.page import export_page
 from headwise.models.load import translation_folder
+from headwise.serve.web.page import export_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -31,7 +31,7 @@ PAGES = (
     "results/speed/",
     "results/bench_2-core-cpu-avx2_2026-11-23/",
     "project/changelog/",
-    "source/src/headwise/network/config.py/",
+    "source/src/headwise/config/network.py/",
 )
 SMALL = {"NO_MKDOCS_2_WARNING": "1", "HEADWISE_TUTORIAL": "small"}
 LOADED = re.compile(r'<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc="?(?:https?:)?//[^>]*>')

@@ -17,13 +17,13 @@ from unit.native.walking import Recorded
 
 import headwise
 from headwise.config.data import TranslationData
-from headwise.data.tokenizer import Tokenizer
-from headwise.decode.translator import clean_text, one_line, split_text
-from headwise.export.web import page as web_page
-from headwise.export.web import wasm
-from headwise.export.web.page import export_page, page_tokenizer, read_asset
+from headwise.evaluate.pages.document import script_text
 from headwise.models.load import translation_folder
-from headwise.report.document import script_text
+from headwise.runtime.search.translator import clean_text, one_line, split_text
+from headwise.serve.web import page as web_page
+from headwise.serve.web import wasm
+from headwise.serve.web.page import export_page, page_tokenizer, read_asset
+from headwise.text.tokens.tokenizer import Tokenizer
 
 WORDS = [
     "A",

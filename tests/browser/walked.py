@@ -7,9 +7,9 @@ from pathlib import Path
 from tiny_families import write_tiny
 
 import headwise
-from headwise.inspect.page.contents import page_contents
+from headwise.evaluate.pages.document import inspection_page
 from headwise.models.model import Model
-from headwise.report.document import inspection_page
+from headwise.view.page.contents import page_contents
 
 TWO_LAYERS = {
     "bert": {"num_hidden_layers": 2},

@@ -30,7 +30,7 @@ PYTEST += ["--ignore", "tests/architecture"]
 
 
 def c_sources() -> tuple[str, ...]:
-    from headwise.native.build import SOURCES
+    from headwise.runtime.native.build import SOURCES
 
     return SOURCES
 

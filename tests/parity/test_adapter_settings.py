@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-from headwise.checkpoint.adapter_folders import MATRICES, PICKLED_MATRICES, describe_adapters
-from headwise.checkpoint.layout import ADAPTER
-from headwise.checkpoint.read import read_folder
 from headwise.cli import main
+from headwise.core.transformer import EncoderOnly, Transformer
 from headwise.errors import UserError
-from headwise.network.transformer import EncoderOnly, Transformer
+from headwise.runtime.checkpoint.adapter_folders import MATRICES, PICKLED_MATRICES, describe_adapters
+from headwise.runtime.checkpoint.layout import ADAPTER
+from headwise.runtime.checkpoint.read import read_folder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what both import

@@ -12,19 +12,19 @@ import torch
 from safetensors.torch import load_file
 from tiny_families import write_tiny
 
-from headwise.checkpoint.adapter_folders import MATRICES
-from headwise.checkpoint.adapter_layout import AdapterLayout, adaptable, head_entries
-from headwise.checkpoint.layout import ADAPTER, read_json
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.tuned import SameLayout
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
+from headwise.core.extensions.low_rank import adapt, merged
+from headwise.core.transformer import EncoderOnly, Transformer
 from headwise.models.load import pretrained_model
-from headwise.network.low_rank import adapt, merged
-from headwise.network.transformer import EncoderOnly, Transformer
-from headwise.tasks.heads import network_with_head, with_head
-from headwise.tasks.pretrained import make_trainable
+from headwise.pytorch.checkpoint.adapter_layout import AdapterLayout, adaptable, head_entries
+from headwise.pytorch.checkpoint.tuned import SameLayout
+from headwise.pytorch.tasks.heads import network_with_head, with_head
+from headwise.pytorch.tasks.pretrained import make_trainable
+from headwise.runtime.checkpoint.adapter_folders import MATRICES
+from headwise.runtime.checkpoint.layout import ADAPTER, read_json
+from headwise.runtime.checkpoint.read import read_folder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what both import

@@ -18,14 +18,14 @@ from side_by_side import SAME_LOSS, batches_of, curves, in_file
 from tiny_families import vocabulary
 
 import headwise
-from headwise.checkpoint.compose import write_composed
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.conditional_generation import ConditionalBatch
-from headwise.data.image import read_image
-from headwise.network.dropout import Dropout
-from headwise.tasks.captioning import CaptionJob, fine_tuning_job
-from headwise.tasks.initial_model import model_settings
-from headwise.tasks.job import TrainRequest
+from headwise.core.dropout import Dropout
+from headwise.pytorch.checkpoint.compose import write_composed
+from headwise.pytorch.data.conditional_generation import ConditionalBatch
+from headwise.pytorch.data.image import read_image
+from headwise.pytorch.tasks.captioning import CaptionJob, fine_tuning_job
+from headwise.pytorch.tasks.initial_model import model_settings
+from headwise.pytorch.tasks.job import TrainRequest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

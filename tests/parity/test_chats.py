@@ -9,10 +9,10 @@ import pytest
 from tiny_families import vocabulary
 from tokenizers.processors import TemplateProcessing
 
-from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.errors import UserError
-from headwise.generation.chat import render_chat
-from headwise.generation.output import prompt_ids
+from headwise.models.language.chat import render_chat
+from headwise.models.language.output import prompt_ids
+from headwise.runtime.tokenizers.vocabulary import read_vocabulary
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what it imports

@@ -17,16 +17,22 @@ import torch
 from parity.test_tuning import CASES, IDS
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, curves
 
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.batch import Batch
-from headwise.data.corruption import BlockSpecials, CorruptedBlocks, SpanCorruption, block_length_for, denoising_for
 from headwise.models.load import pretrained_model
-from headwise.models.translator import Translator
-from headwise.tasks.pretrained import make_trainable
-from headwise.training.step import translation_objective
+from headwise.models.translation.translator import Translator
+from headwise.pytorch.checkpoint.tuned import SameLayout
+from headwise.pytorch.checkpoint.write import file_tensors
+from headwise.pytorch.data.batch import Batch
+from headwise.pytorch.data.corruption import (
+    BlockSpecials,
+    CorruptedBlocks,
+    SpanCorruption,
+    block_length_for,
+    denoising_for,
+)
+from headwise.pytorch.tasks.pretrained import make_trainable
+from headwise.pytorch.training.step import translation_objective
+from headwise.runtime.checkpoint.read import read_folder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

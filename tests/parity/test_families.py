@@ -22,18 +22,18 @@ from side_by_side import stay_double
 from torch import Tensor
 
 import headwise
-from headwise.checkpoint.write import write_checkpoint
 from headwise.cli import main
 from headwise.contract import SearchOptions
-from headwise.decode.constraints import FREE, Limits
-from headwise.decode.search import beam_search
-from headwise.decode.stepwise import step_of
+from headwise.core.build import build_empty
+from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.families.registry import FAMILIES
 from headwise.families.table import entries
-from headwise.inspect.recording import attentions, recording
 from headwise.models.model import Model
-from headwise.network.build import build_empty
-from headwise.network.transformer import DecoderOnly, EncoderOnly, Transformer
+from headwise.pytorch.checkpoint.write import write_checkpoint
+from headwise.pytorch.inspect.recording import attentions, recording
+from headwise.pytorch.search.constraints import FREE, Limits
+from headwise.pytorch.search.search import beam_search
+from headwise.pytorch.search.stepwise import step_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -595,7 +595,7 @@ def test_a_published_configuration_is_a_network_of_the_same_shape(name: str) -> 
     made = dict(network.named_parameters()) | {k: x for k, x in network.named_buffers() if k == "final_logits_bias"}
     family = FAMILIES[values["model_type"]]
     config = family.config_from_hf(values)
-    if config.family in ("t5", "mt5"):  # the file decides, see `checkpoint.published`
+    if config.family in ("t5", "mt5"):  # the file decides, see `pytorch.checkpoint.published`
         config = replace(config, tie_head=config.tie_head and "lm_head.weight" not in made)
     config = replace(config, head_bias=config.head_bias and "final_logits_bias" in made)
     shapes = {key: tuple(parameter.shape) for key, parameter in build_empty(config).named_parameters()}

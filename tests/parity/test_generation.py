@@ -18,24 +18,24 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import headwise
-from headwise.checkpoint.generation_config import DEFAULTS, GenerationConfig
 from headwise.contract import NEVER, SearchOptions, SpecialIds, SpeechNetwork
-from headwise.decode.engine import decode_tokens
-from headwise.decode.sampling import sample_token, stream_uniforms
-from headwise.decode.stepwise import engine_of
-from headwise.generation.embed import embed, unit
-from headwise.generation.fallback import no_speech_probability, transcribe_attempt
-from headwise.generation.fill import predict_masks
-from headwise.generation.text import continue_prompts, perplexity, stream_continuation
-from headwise.generation.torch_encoder import TorchEncoder
-from headwise.generation.transcribe import WhisperTokens, transcribe_window
-from headwise.models.language_model import LibraryText
-from headwise.models.speech import LibrarySpeech
-from headwise.models.torch_language import TorchText
-from headwise.models.torch_speech import TorchSpeech
-from headwise.native.library import library
-from headwise.native.network import CompiledNetwork
-from headwise.network.compiled import pack_network
+from headwise.core.compiled import pack_network
+from headwise.models.encoding.embed import embed, unit
+from headwise.models.encoding.fill import predict_masks
+from headwise.models.language.language_model import LibraryText
+from headwise.models.language.text import continue_prompts, perplexity, stream_continuation
+from headwise.models.speech.fallback import no_speech_probability, transcribe_attempt
+from headwise.models.speech.speech_model import LibrarySpeech
+from headwise.models.speech.transcribe import WhisperTokens, transcribe_window
+from headwise.pytorch.models.language_model import TorchText
+from headwise.pytorch.models.speech import TorchSpeech
+from headwise.pytorch.search.encoder import TorchEncoder
+from headwise.pytorch.search.sampling import sample_token, stream_uniforms
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.checkpoint.generation_config import DEFAULTS, GenerationConfig
+from headwise.runtime.native.library import library
+from headwise.runtime.native.network import CompiledNetwork
+from headwise.runtime.search.engine import decode_tokens
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -336,7 +336,7 @@ def test_samples_with_penalties_and_biases(pair: Pair, monkeypatch: pytest.Monke
 
 
 def headwise_stream(row: list[int]) -> list[int]:
-    from headwise.decode.request import random_stream
+    from headwise.runtime.search.request import random_stream
 
     return [random_stream(row)]
 

@@ -16,22 +16,22 @@ import torch
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves, stay_double
 from tokenizers import pre_tokenizers
 
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.vocabulary import read_vocabulary
-from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import apply_settings, load_recipe
-from headwise.data.encoded import EncodedText
-from headwise.data.labelled import LabelledBatch, collate_encoded
-from headwise.data.tagged import IGNORED, collate_tagged
-from headwise.generation.reading import text_reader
-from headwise.generation.tag import read_words
-from headwise.network.dropout import Dropout
-from headwise.network.transformer import EncoderOnly
-from headwise.tasks.answering import span_objective
-from headwise.tasks.classification import FINE_TUNING, classification_objective
-from headwise.tasks.heads import network_with_head, pretrained_head, with_head
-from headwise.tasks.pretrained import extra_dropout_rates, make_trainable, with_head_dropout
+from headwise.core.dropout import Dropout
+from headwise.core.transformer import EncoderOnly
+from headwise.models.encoding.reading import text_reader
+from headwise.models.encoding.tag import read_words
+from headwise.pytorch.checkpoint.tuned import SameLayout
+from headwise.pytorch.checkpoint.write import file_tensors
+from headwise.pytorch.data.labelled import LabelledBatch, collate_encoded
+from headwise.pytorch.data.tagged import IGNORED, collate_tagged
+from headwise.pytorch.tasks.answering import span_objective
+from headwise.pytorch.tasks.classification import FINE_TUNING, classification_objective
+from headwise.pytorch.tasks.heads import network_with_head, pretrained_head, with_head
+from headwise.pytorch.tasks.pretrained import extra_dropout_rates, make_trainable, with_head_dropout
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.tokenizers.vocabulary import read_vocabulary
+from headwise.text.prepared.encoded import EncodedText
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -15,19 +15,19 @@ import pytest
 import torch
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves
 
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
 from headwise.config.training import TrainConfig
-from headwise.data.blocks import BlockBatch, block_stream
+from headwise.core.dropout import Dropout
+from headwise.core.transformer import DecoderOnly
 from headwise.errors import UserError
 from headwise.models.load import pretrained_model
-from headwise.network.dropout import Dropout
-from headwise.network.transformer import DecoderOnly
-from headwise.tasks.initial_model import model_settings
-from headwise.tasks.language_modelling import language_objective
-from headwise.tasks.pretrained import extra_dropout_rates, make_trainable
+from headwise.pytorch.checkpoint.tuned import SameLayout
+from headwise.pytorch.checkpoint.write import file_tensors
+from headwise.pytorch.data.blocks import BlockBatch, block_stream
+from headwise.pytorch.tasks.initial_model import model_settings
+from headwise.pytorch.tasks.language_modelling import language_objective
+from headwise.pytorch.tasks.pretrained import extra_dropout_rates, make_trainable
+from headwise.runtime.checkpoint.read import read_folder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

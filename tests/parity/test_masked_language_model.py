@@ -16,20 +16,20 @@ import pytest
 import torch
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, SAME_WEIGHT, curves, stay_double
 
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.masked_sequences import MaskedBatch, MaskedLineBatch, MaskedLines, MaskedText, split_lines
-from headwise.data.masking import Masking
+from headwise.core.dropout import Dropout
+from headwise.core.transformer import EncoderOnly
 from headwise.errors import UserError
-from headwise.models.encoder import MaskedModel
+from headwise.models.encoding.encoder import MaskedModel
 from headwise.models.load import pretrained_model
-from headwise.network.dropout import Dropout
-from headwise.network.transformer import EncoderOnly
-from headwise.tasks.initial_model import model_settings
-from headwise.tasks.masked_modelling import masked_objective
-from headwise.tasks.pretrained import extra_dropout_rates, make_trainable
+from headwise.pytorch.checkpoint.tuned import SameLayout
+from headwise.pytorch.checkpoint.write import file_tensors
+from headwise.pytorch.data.masked_sequences import MaskedBatch, MaskedLineBatch, MaskedLines, MaskedText, split_lines
+from headwise.pytorch.tasks.initial_model import model_settings
+from headwise.pytorch.tasks.masked_modelling import masked_objective
+from headwise.pytorch.tasks.pretrained import extra_dropout_rates, make_trainable
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.text.prepared.masking import Masking
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -17,20 +17,20 @@ import pytest
 import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 
-from headwise.architectures.xlnet import XLNet, build_xlnet, partial_order_mask
-from headwise.checkpoint.from_scratch import ScratchLayout
-from headwise.checkpoint.layout import CONFIG
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.xlnet import XLNetLayout
-from headwise.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.permutation import PermutedBatch, PermutedText
-from headwise.models.language_model import XLNetModel
+from headwise.core.dropout import Dropout
+from headwise.models.language.language_model import XLNetModel
 from headwise.models.load import pretrained_model
-from headwise.network.dropout import Dropout
-from headwise.tasks.permutation_modelling import permutation_objective, xlnet_shape
-from headwise.tasks.pretrained import unfreeze
+from headwise.pytorch.architectures.xlnet import XLNet, build_xlnet, partial_order_mask
+from headwise.pytorch.checkpoint.from_scratch import ScratchLayout
+from headwise.pytorch.checkpoint.xlnet import XLNetLayout
+from headwise.pytorch.checkpoint.xlnet_names import shape_to_hf, xlnet_file_tensors
+from headwise.pytorch.data.permutation import PermutedBatch, PermutedText
+from headwise.pytorch.tasks.permutation_modelling import permutation_objective, xlnet_shape
+from headwise.pytorch.tasks.pretrained import unfreeze
+from headwise.runtime.checkpoint.layout import CONFIG
+from headwise.runtime.checkpoint.read import read_folder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -15,19 +15,19 @@ import torch
 from safetensors.torch import load_file
 from side_by_side import SAME_LOSS, curves
 
-from headwise.architectures.hf_layouts import vit_config
-from headwise.checkpoint.from_scratch import picture_layout
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.tuned import SameLayout
-from headwise.checkpoint.write import file_tensors
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.image import Preprocessing
-from headwise.data.pictures import PictureBatch, PictureDataset, read_pictures
-from headwise.network.build import build
-from headwise.network.dropout import Dropout
-from headwise.tasks.heads import network_with_head, pretrained_head, with_head
-from headwise.tasks.pictures import FINE_TUNING, picture_objective
-from headwise.tasks.pretrained import make_trainable
+from headwise.core.build import build
+from headwise.core.dropout import Dropout
+from headwise.pytorch.architectures.hf_layouts import vit_config
+from headwise.pytorch.checkpoint.from_scratch import picture_layout
+from headwise.pytorch.checkpoint.tuned import SameLayout
+from headwise.pytorch.checkpoint.write import file_tensors
+from headwise.pytorch.data.image import Preprocessing
+from headwise.pytorch.data.pictures import PictureBatch, PictureDataset, read_pictures
+from headwise.pytorch.tasks.heads import network_with_head, pretrained_head, with_head
+from headwise.pytorch.tasks.pictures import FINE_TUNING, picture_objective
+from headwise.pytorch.tasks.pretrained import make_trainable
+from headwise.runtime.checkpoint.read import read_folder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

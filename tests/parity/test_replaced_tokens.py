@@ -17,22 +17,22 @@ import torch
 from side_by_side import SAME_LOSS, curves
 from torch import nn
 
-from headwise.architectures.hf_layouts import electra_configs
-from headwise.checkpoint.from_scratch import ScratchLayout, check_layout
-from headwise.checkpoint.write import config_to_hf, file_tensors
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import apply_settings, load_recipe
 from headwise.config.training import TrainConfig
-from headwise.data.masked_sequences import MaskedBatch, MaskedText
-from headwise.data.masking import Masking
-from headwise.network.electra import Electra
-from headwise.tasks.replaced_modelling import (
+from headwise.core.extensions.electra import Electra
+from headwise.pytorch.architectures.hf_layouts import electra_configs
+from headwise.pytorch.checkpoint.from_scratch import ScratchLayout, check_layout
+from headwise.pytorch.checkpoint.write import config_to_hf, file_tensors
+from headwise.pytorch.data.masked_sequences import MaskedBatch, MaskedText
+from headwise.pytorch.tasks.replaced_modelling import (
     ALL_MASKED,
     DISCRIMINATOR,
     build_electra,
     discriminator_tensors,
     replaced_objective,
 )
+from headwise.text.prepared.masking import Masking
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

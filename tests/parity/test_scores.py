@@ -15,14 +15,14 @@ from tiny_families import vocabulary
 from tokenizers import processors
 
 import headwise
-from headwise.checkpoint.write import file_tensors
 from headwise.cli import main
 from headwise.config.settings import load_recipe
-from headwise.data.labelled import collate_encoded
 from headwise.errors import UserError
-from headwise.generation.label import NUMBER, SEVERAL
-from headwise.tasks.pretrained import make_trainable
-from headwise.tasks.problems import problem_objective
+from headwise.models.encoding.label import NUMBER, SEVERAL
+from headwise.pytorch.checkpoint.write import file_tensors
+from headwise.pytorch.data.labelled import collate_encoded
+from headwise.pytorch.tasks.pretrained import make_trainable
+from headwise.pytorch.tasks.problems import problem_objective
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -18,13 +18,13 @@ from tiny_families import HEARING, WHISPER, write_tiny
 
 import headwise
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.data.conditional_generation import ConditionalBatch
+from headwise.core.dropout import Dropout
+from headwise.core.transformer import Transformer
 from headwise.evaluate.transcripts import normalize_transcript
-from headwise.network.dropout import Dropout
-from headwise.network.transformer import Transformer
-from headwise.tasks.initial_model import model_settings
-from headwise.tasks.job import TrainRequest
-from headwise.tasks.transcription import TranscriptionJob, spec_augment_of, transcription_job
+from headwise.pytorch.data.conditional_generation import ConditionalBatch
+from headwise.pytorch.tasks.initial_model import model_settings
+from headwise.pytorch.tasks.job import TrainRequest
+from headwise.pytorch.tasks.transcription import TranscriptionJob, spec_augment_of, transcription_job
 
 soundfile = pytest.importorskip("soundfile")
 with warnings.catch_warnings():

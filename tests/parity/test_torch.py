@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
-from headwise.network.attention import MultiHeadAttention
-from headwise.network.layers import DecoderLayer, EncoderLayer
-from headwise.network.masks import causal_mask
-from headwise.network.transformer import Transformer
+from headwise.core.attention import MultiHeadAttention
+from headwise.core.layers import DecoderLayer, EncoderLayer
+from headwise.core.masks import causal_mask
+from headwise.core.transformer import Transformer
+from headwise.pytorch.architectures.transformer import build_model
 
 D_MODEL, N_HEADS, D_FF = 12, 3, 20
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0]])

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
-from headwise.data.batch import Batch, collate
-from headwise.network.positions import sinusoids
-from headwise.training.step import batch_loss, real_states
+from headwise.core.positions import sinusoids
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.data.batch import Batch, collate
+from headwise.pytorch.training.step import batch_loss, real_states
 
 D_MODEL, N_HEADS, VOCAB, SMOOTHING = 12, 3, 23, 0.1
 PAIRS = [([7, 5, 10, 3, 8], [8, 8, 4, 5]), ([4, 9], [3, 6, 20, 21, 22, 4, 5]), ([11], [12])]

@@ -12,16 +12,16 @@ import pytest
 import torch
 from tiny_families import write_tiny
 
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.write import file_tensors
-from headwise.data.batch import collate
+from headwise.core.dropout import Dropout
+from headwise.core.extensions.extra_dropout import without_extra_dropout
 from headwise.errors import UserError
-from headwise.network.dropout import Dropout
-from headwise.network.extra_dropout import without_extra_dropout
-from headwise.tasks.initial_model import model_settings
-from headwise.tasks.pretrained import extra_dropout_rates, make_trainable
-from headwise.training.packed import attention_for
-from headwise.training.step import batch_loss, projection, real_states
+from headwise.pytorch.checkpoint.write import file_tensors
+from headwise.pytorch.data.batch import collate
+from headwise.pytorch.tasks.initial_model import model_settings
+from headwise.pytorch.tasks.pretrained import extra_dropout_rates, make_trainable
+from headwise.pytorch.training.packed import attention_for
+from headwise.pytorch.training.step import batch_loss, projection, real_states
+from headwise.runtime.checkpoint.read import read_folder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

@@ -10,15 +10,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import headwise
-from headwise.architectures.xlnet import XLNet, partial_order_mask
-from headwise.checkpoint.xlnet_names import shape_from_hf, shape_to_hf, tensors_for_hf, xlnet_from_hf
 from headwise.cli import main
 from headwise.errors import UserError
-from headwise.generation.fill import predict_masks
-from headwise.generation.permutation import LeftToRight, QueryStream
-from headwise.generation.text import continue_prompts, perplexity
-from headwise.generation.torch_encoder import TorchEncoder
-from headwise.models.torch_language import TorchText
+from headwise.models.encoding.fill import predict_masks
+from headwise.models.language.text import continue_prompts, perplexity
+from headwise.pytorch.architectures.xlnet import XLNet, partial_order_mask
+from headwise.pytorch.checkpoint.xlnet_names import shape_from_hf, shape_to_hf, tensors_for_hf, xlnet_from_hf
+from headwise.pytorch.models.language_model import TorchText
+from headwise.pytorch.search.encoder import TorchEncoder
+from headwise.pytorch.search.permutation import LeftToRight, QueryStream
 
 transformers = pytest.importorskip("transformers")
 

@@ -14,19 +14,19 @@ import pytest
 import torch
 from side_by_side import SAME_LOSS, SAME_WEIGHT, curves, positions_in_double
 
-from headwise.architectures.xlnet import XLNetClassifier
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.xlnet import XLNetLayout
-from headwise.checkpoint.xlnet_names import xlnet_file_tensors
 from headwise.config.settings import apply_settings, load_recipe
-from headwise.data.encoded import EncodedText
-from headwise.data.labelled import LabelledBatch, collate_encoded
+from headwise.core.dropout import Dropout
 from headwise.errors import UserError
-from headwise.models.classifier import Classifier
+from headwise.models.encoding.classifier import Classifier
 from headwise.models.load import pretrained_model
-from headwise.network.dropout import Dropout
-from headwise.tasks.classification import FINE_TUNING, classification_objective
-from headwise.tasks.heads import network_with_head, pretrained_head, with_head
+from headwise.pytorch.architectures.xlnet import XLNetClassifier
+from headwise.pytorch.checkpoint.xlnet import XLNetLayout
+from headwise.pytorch.checkpoint.xlnet_names import xlnet_file_tensors
+from headwise.pytorch.data.labelled import LabelledBatch, collate_encoded
+from headwise.pytorch.tasks.classification import FINE_TUNING, classification_objective
+from headwise.pytorch.tasks.heads import network_with_head, pretrained_head, with_head
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.text.prepared.encoded import EncodedText
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports

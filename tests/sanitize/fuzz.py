@@ -21,23 +21,23 @@ import numpy as np
 from safetensors.numpy import save_file
 from unit.native.walking import Recorded
 
-from headwise.checkpoint import compiled, trained
-from headwise.checkpoint.compiled_encoder import compiled_encoder, encoder_shapes
+from headwise.config.from_recipe import transformer_config
 from headwise.config.model import TransformerConfig
+from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
 from headwise.contract import SearchOptions, TimestampRules
-from headwise.decode.candidates import Candidates
-from headwise.decode.request import Bounds
 from headwise.errors import UserError
-from headwise.native import library as c
-from headwise.native.arrays import at
-from headwise.native.encoder import CompiledEncoder
-from headwise.native.linear import NUMBERS, Linear
-from headwise.native.network import ACTIVATIONS, NORMS, CompiledEnsemble, CompiledNetwork, Shape
-from headwise.native.reading import token_log_probs
-from headwise.native.search import EARLY_STOPPING, Search
-from headwise.native.speech import CompiledSpeech
-from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
-from headwise.network.from_recipe import transformer_config
+from headwise.runtime.checkpoint import compiled, trained
+from headwise.runtime.checkpoint.compiled_encoder import compiled_encoder, encoder_shapes
+from headwise.runtime.native import library as c
+from headwise.runtime.native.arrays import at
+from headwise.runtime.native.encoder import CompiledEncoder
+from headwise.runtime.native.linear import NUMBERS, Linear
+from headwise.runtime.native.network import ACTIVATIONS, NORMS, CompiledEnsemble, CompiledNetwork, Shape
+from headwise.runtime.native.reading import token_log_probs
+from headwise.runtime.native.search import EARLY_STOPPING, Search
+from headwise.runtime.native.speech import CompiledSpeech
+from headwise.runtime.search.candidates import Candidates
+from headwise.runtime.search.request import Bounds
 
 Draw = np.random.Generator
 ERRORS = (UserError, AssertionError, MemoryError, ValueError, KeyError, IndexError, TypeError, OverflowError)

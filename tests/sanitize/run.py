@@ -31,7 +31,7 @@ ENVIRONMENT = {
 
 def compiled(name: str, flags: tuple[str, ...], folder: Path) -> Path:
     """One build with its sanitizers."""
-    from headwise.native import build
+    from headwise.runtime.native import build
 
     out = build.library_of(name, folder)
     sources = [str(build.FOLDER / source) for source in (*build.SOURCES, build.ASKS)]
@@ -47,7 +47,7 @@ def compiled(name: str, flags: tuple[str, ...], folder: Path) -> Path:
 
 def driver(folder: Path) -> Path:
     """The program that hashes what a build yields, with its sanitizers."""
-    from headwise.native import build
+    from headwise.runtime.native import build
 
     made, flags = folder / "kernels", ["-std=gnu11", "-DSCALAR", "-w", f"-I{build.FOLDER}", *SANITIZE]
     call = [*(build.compiler() or []), *flags, str(TESTS / "kernels.c"), "-o", str(made), "-ldl", "-lm"]
@@ -57,8 +57,8 @@ def driver(folder: Path) -> Path:
 
 def variants() -> dict[str, tuple[str, ...]]:
     """The builds that run here, and how a compiler is told of them."""
-    from headwise.native import build
-    from headwise.native.library import opened
+    from headwise.runtime.native import build
+    from headwise.runtime.native.library import opened
 
     asked = opened(build.ANYWHERE)
     runs = [name for name in build.builds() if asked and asked.headwise_runs_here(name.encode())]
@@ -70,7 +70,7 @@ def variants() -> dict[str, tuple[str, ...]]:
 
 def preloaded() -> str:
     """The runtime of the sanitizers, which has to be there before the interpreter is; nothing where there is none."""
-    from headwise.native import build
+    from headwise.runtime.native import build
 
     call = [*(build.compiler() or ["gcc"]), "-print-file-name=libasan.so"]
     found = subprocess.run(call, capture_output=True, text=True).stdout.strip()

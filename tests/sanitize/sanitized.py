@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from headwise.native import build, library
+from headwise.runtime.native import build, library
 
 FOLDER = os.environ.get("HEADWISE_SANITIZED")
 if FOLDER:

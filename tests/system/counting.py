@@ -7,15 +7,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from headwise.checkpoint.folder import Folder
 from headwise.config.settings import RunConfig
-from headwise.data.labelled import LabelledBatch, collate_labelled
 from headwise.models.model import Model
-from headwise.tasks.classification import ClassificationJob, classification_job
-from headwise.tasks.job import TrainRequest
-from headwise.training.loss import Loss
-from headwise.training.step import Objective
-from headwise.training.validation import Outputs, Shard
+from headwise.pytorch.data.labelled import LabelledBatch, collate_labelled
+from headwise.pytorch.tasks.classification import ClassificationJob, classification_job
+from headwise.pytorch.tasks.job import TrainRequest
+from headwise.pytorch.training.loss import Loss
+from headwise.pytorch.training.step import Objective
+from headwise.pytorch.training.validation import Outputs, Shard
+from headwise.runtime.checkpoint.folder import Folder
 
 
 class CountingJob(ClassificationJob):

@@ -88,8 +88,8 @@ def test_refused_tokens(cli: Cli, files: list[str], tmp_path: Path, special: str
 
 
 def test_a_vocabulary_that_cannot_grow(tmp_path: Path) -> None:
-    from headwise.checkpoint.added_tokens import _add_to_vocabulary
     from headwise.errors import UserError
+    from headwise.pytorch.checkpoint.added_tokens import _add_to_vocabulary
 
     (tmp_path / "source.spm").touch()
     (tmp_path / "vocab.json").write_text('{"a": 0, "<pad>": 1}')
@@ -101,7 +101,7 @@ def test_a_vocabulary_that_cannot_grow(tmp_path: Path) -> None:
 
 def test_a_vocabulary_as_large_as_the_network_is_wide(cli: Cli, tmp_path: Path) -> None:
     """Only tensors with a row per token grow, even if others have the same size."""
-    from headwise.checkpoint.added_tokens import write_with_added_tokens
+    from headwise.pytorch.checkpoint.added_tokens import write_with_added_tokens
 
     write_tiny(tmp_path / "base", "gpt2", {"n_embd": 268, "n_head": 2, "n_inner": 8, "n_layer": 1, "vocab_size": 268})
     ids = write_with_added_tokens(tmp_path / "base", {"<x>": "a", "<y>": "", "<z>": "", "<w>": ""}, tmp_path / "grown")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headwise import Model
-from headwise.inspect.readings import alignment_row, between_words, clearest_head
+from headwise.view.readings import alignment_row, between_words, clearest_head
 
 Files = tuple[Path, Path, Path]
 PAIRS = 16

@@ -17,8 +17,8 @@ from tiny_families import vocabulary, write_tiny
 from tokenizers import processors
 
 import headwise
-from headwise.data.encoded import EncodedText
-from headwise.generation.answer import Passage, answers_in, read_passages
+from headwise.models.encoding.answer import Passage, answers_in, read_passages
+from headwise.text.prepared.encoded import EncodedText
 
 Cli = Callable[..., Any]
 QUICK = ["train.max_steps=90", "train.validate_every=45", "train.checkpoint_every=45", "train.log_every=45",

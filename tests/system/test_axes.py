@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import headwise
-from headwise.native.library import library
-from headwise.network.compiled import unsupported_module
+from headwise.core.compiled import unsupported_module
+from headwise.runtime.native.library import library
 
 MODERN = {"norm": "rms", "norm_position": "pre", "activation": "silu", "gated": True, "biases": False}
 SMALL = {"d_model": 32, "d_ff": 40, "n_heads": 4, "n_encoder_layers": 2, "n_decoder_layers": 2}
@@ -56,7 +56,7 @@ def test_rotary_positions_are_packed(files: list[Path], tmp_path: Path, monkeypa
     settings |= {"train.max_steps": 4, "train.validate_every": 4, "train.validate_bleu": 0, "model.dropout": 0.0}
     settings |= {"data.vocab_size": 300, "train.batching": "random"}
     packed = headwise.train(files, files, tmp_path / "packed", "tiny", settings, show=False, device="cpu")
-    monkeypatch.setattr("headwise.training.step.attention_for", lambda *_: None)
+    monkeypatch.setattr("headwise.pytorch.training.step.attention_for", lambda *_: None)
     padded = headwise.train(files, files, tmp_path / "padded", "tiny", settings, show=False, device="cpu")
     pairs = zip(packed.network.parameters(), padded.network.parameters(), strict=True)
     for one, other in pairs:

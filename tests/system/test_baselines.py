@@ -100,6 +100,8 @@ def test_a_resumed_run_keeps_its_figures(case: str, run: Any, monkeypatch: pytes
     _, out = run(case)
     before = saved(out)
     for name in ("usual_tags", "tfidf_labels"):
-        monkeypatch.setattr(f"headwise.tasks.{'tagging' if name == 'usual_tags' else 'classification'}.{name}", None)
+        monkeypatch.setattr(
+            f"headwise.pytorch.tasks.{'tagging' if name == 'usual_tags' else 'classification'}.{name}", None
+        )
     ran, out = run(case, "train.max_steps=4", "--resume")
     assert saved(out) == before and "to compare with" in ran.err

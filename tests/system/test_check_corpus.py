@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwise.data.sources import Pair
+from headwise.text.files.sources import Pair
 
 NAMES = ["Anna", "Ben", "Clara", "David", "Emil", "Frieda", "Georg", "Hanna", "Ida", "Jakob"]
 PLACES = [("park", "Park"), ("garden", "Garten"), ("school", "Schule"), ("house", "Haus"), ("forest", "Wald")]

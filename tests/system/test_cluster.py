@@ -17,12 +17,12 @@ from libretranslatepy import LibreTranslateAPI
 from waiting import wait_until
 
 import headwise
-from headwise.cluster.actors import ClusterExecutor
-from headwise.cluster.connection import live_nodes, machine_name, this_node
-from headwise.cluster.folders import ClusterFolder, cluster_folder
-from headwise.cluster.shards import ResultShards
-from headwise.cluster.translation import ClusterModel, ModelLocation
 from headwise.errors import UserError
+from headwise.serve.cluster.actors import ClusterExecutor
+from headwise.serve.cluster.connection import live_nodes, machine_name, this_node
+from headwise.serve.cluster.folders import ClusterFolder, cluster_folder
+from headwise.serve.cluster.shards import ResultShards
+from headwise.serve.cluster.translation import ClusterModel, ModelLocation
 
 pytestmark = [
     pytest.mark.distributed,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headwise.demo.corpus import SPECIAL_TOKENS, generate_corpus
-from headwise.demo.run import demo
+from headwise.lab.demo.corpus import SPECIAL_TOKENS, generate_corpus
+from headwise.lab.demo.run import demo
 
 CORPUS = generate_corpus(n_train=300, n_valid=20, n_test=40)
 SMALL = [

@@ -9,7 +9,7 @@ import pytest
 
 import headwise
 from headwise.config.data import TranslationData
-from headwise.data.tokenizer import Tokenizer
+from headwise.text.tokens.tokenizer import Tokenizer
 
 RECIPE = """
 [model]

@@ -23,16 +23,16 @@ from packaging.requirements import Requirement
 from safetensors.numpy import save_file
 
 from headwise import load
-from headwise.checkpoint.compiled import parameter_shapes
-from headwise.checkpoint.trained import WEIGHTS, write_settings
 from headwise.config.data import TranslationData
+from headwise.config.from_recipe import transformer_config
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
-from headwise.data.tokenizer import Tokenizer
-from headwise.native.build import ANYWHERE, BUILDS, FOLDER, library_of
-from headwise.native.build import compiler as own_compiler
-from headwise.native.library import usable_builds
-from headwise.network.from_recipe import transformer_config
+from headwise.runtime.checkpoint.compiled import parameter_shapes
+from headwise.runtime.checkpoint.trained import WEIGHTS, write_settings
+from headwise.runtime.native.build import ANYWHERE, BUILDS, FOLDER, library_of
+from headwise.runtime.native.build import compiler as own_compiler
+from headwise.runtime.native.library import usable_builds
+from headwise.text.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.distributed
 ROOT = Path(__file__).parents[2]
@@ -178,7 +178,7 @@ def test_builds_give_the_bits_of_this_machine(wheel: Path, tmp_path: Path) -> No
 
 TRANSLATE = """
 import sys
-from headwise.native import build, library
+from headwise.runtime.native import build, library
 from headwise import load
 print(library.instructions() or "none", build.compiler(), build.FOLDER)
 print(load(sys.argv[1]).translate(["the cat"], beam_size=2)[0].text)
@@ -348,7 +348,7 @@ def on_arm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Callable[[str], li
 )
 def test_an_installed_wheel_selects_its_build_on_arm(processor: str, usable: list[str], on_arm: Any) -> None:
     call, environment = on_arm
-    code = "from headwise.native import library as c; print(c.instructions(), *c.usable_builds())"
+    code = "from headwise.runtime.native import library as c; print(c.instructions(), *c.usable_builds())"
     ran = subprocess.run([*call(processor), "-W", "error", "-c", code], env=environment, capture_output=True, text=True)
     assert (ran.stderr, ran.stdout.split()) == ("", [usable[0], *usable, ANYWHERE])
 
@@ -365,7 +365,7 @@ def test_an_installed_wheel_translates_on_arm(on_arm: Any, model: Path) -> None:
 def test_a_processor_of_2008(installed: str, model: Path, bare: dict[str, str]) -> None:
     """A processor without AVX: plain C on request, and never an illegal instruction."""
     emulated = [shutil.which("qemu-x86_64-static") or "", "-cpu", "Nehalem", installed]
-    code = "from headwise.native import library as c; print(c.usable_builds())"
+    code = "from headwise.runtime.native import library as c; print(c.usable_builds())"
     ran = subprocess.run([*emulated, "-c", code], env=bare, capture_output=True, text=True)
     assert (ran.stderr, ran.stdout) == ("", f"['{ANYWHERE}']\n")
     (about, text, _), _ = translated(emulated, model, {**bare, "HEADWISE_NATIVE": ANYWHERE})

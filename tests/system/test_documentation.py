@@ -37,15 +37,15 @@ from headwise import train
 from headwise.cli.commands import demo as demo_command
 from headwise.cli.commands import serve as serving
 from headwise.cli.rules import out_file
-from headwise.demo.corpus import generate_corpus
-from headwise.demo.run import demo
 from headwise.errors import UserError
-from headwise.inspect import attribution
+from headwise.lab.demo.corpus import generate_corpus
+from headwise.lab.demo.run import demo
+from headwise.lab.study import run as study_run
+from headwise.lab.study.claim import Plan
+from headwise.lab.study.claims import CLAIMS
+from headwise.pytorch.inspect import attribution
 from headwise.serve.explorer.server import ExplorerServer
 from headwise.serve.server import application
-from headwise.study import run as study_run
-from headwise.study.claim import Plan
-from headwise.study.claims import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks/README.md", *ROOT.glob("docs/**/*.md")]

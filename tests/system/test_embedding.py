@@ -13,7 +13,7 @@ from tiny_families import vocabulary, write_tiny
 from tokenizers import processors
 
 import headwise
-from headwise.tasks.embedding import contrastive_loss
+from headwise.pytorch.tasks.embedding import contrastive_loss
 
 Cli = Callable[..., Any]
 QUICK = ["train.max_steps=40", "train.validate_every=20", "train.checkpoint_every=20", "train.log_every=20",

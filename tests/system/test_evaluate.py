@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import headwise
-from headwise.checkpoint.manifest import seal
-from headwise.native.library import instructions, library
+from headwise.runtime.checkpoint.manifest import seal
+from headwise.runtime.native.library import instructions, library
 
 
 @pytest.fixture(scope="module")

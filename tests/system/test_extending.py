@@ -15,18 +15,18 @@ from tiny_families import write_tiny
 from torch import Tensor, nn
 
 import headwise
+from headwise.config.from_recipe import transformer_config
 from headwise.config.model import TransformerConfig
+from headwise.config.network import NetworkConfig
 from headwise.contract import FREE, SearchOptions
-from headwise.decode.constraints import Limits
-from headwise.decode.search import beam_search
+from headwise.core import build as builder
+from headwise.core.compiled import unsupported_module
 from headwise.families import m2m_100, registry
 from headwise.families.family import Family
-from headwise.native.library import library
-from headwise.network import build as builder
-from headwise.network.compiled import unsupported_module
-from headwise.network.config import NetworkConfig
-from headwise.network.from_recipe import transformer_config
-from headwise.training.packed import attention_for
+from headwise.pytorch.search.constraints import Limits
+from headwise.pytorch.search.search import beam_search
+from headwise.pytorch.training.packed import attention_for
+from headwise.runtime.native.library import library
 
 SMALL = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
 
@@ -118,9 +118,9 @@ TASKS["count"] = {ROW}
 import headwise
 from counting import Counter, counting_job
 from headwise.models.kinds import TRAINED
-from headwise.tasks.table import JOBS, TaskJobs
+from headwise.pytorch.tasks.table import JOBS, TaskJobs
 JOBS["count"], TRAINED["count"] = TaskJobs(counting_job), Counter
-from headwise.checkpoint import model_card
+from headwise.runtime.checkpoint import model_card
 folder = Path(sys.argv[1])
 model_card.USAGE, files = folder, [folder / "a.tsv"]
 model = headwise.load(headwise.train(files, ["4pairs"], folder / "out", folder / "a.toml", show=False).path)
@@ -130,7 +130,7 @@ model.translate(["a"])
 
 
 def test_a_task_is_a_module_three_rows_and_a_page(tmp_path: Path) -> None:
-    """`counting.py`, a row of `config.tasks` with its settings, two in `tasks.table` and `models.kinds`, and count.md.
+    """`counting.py`, a row of `config.tasks` with its settings, two in `pytorch.tasks.table` and `models.kinds`, and count.md.
 
     It is trained, saved and loaded as any other; no other module knows of it.
     """

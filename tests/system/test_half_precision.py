@@ -10,14 +10,14 @@ import pytest
 import torch
 
 import headwise
-from headwise.checkpoint.folder import Folder
-from headwise.checkpoint.trained import read_weights
-from headwise.checkpoint.with_torch import build_trained, read_published
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
+from headwise.core.inference import PrecisionVariants
+from headwise.core.transformer import Transformer
 from headwise.families.registry import FAMILIES
-from headwise.network.inference import PrecisionVariants
-from headwise.network.transformer import Transformer
+from headwise.pytorch.checkpoint.with_torch import build_trained, read_published
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.checkpoint.folder import Folder
+from headwise.runtime.checkpoint.trained import read_weights
+from headwise.runtime.search.engine import decode_tokens
 
 OVERFLOW = {"gemma", "gemma2", "mt5", "pegasus", "t5", "t5gemma"}
 
@@ -82,7 +82,7 @@ def test_families_that_overflow_decode_in_bfloat16_on_cuda(
         config, found = SimpleNamespace(family="t5"), SimpleNamespace(network=OneWeight())
         return Folder(tmp_path, config, {}, "cuda", found, lambda: None)
 
-    monkeypatch.setattr("headwise.checkpoint.with_torch.read_pretrained", read)
+    monkeypatch.setattr("headwise.pytorch.checkpoint.with_torch.read_pretrained", read)
     assert read_published(tmp_path, "cuda", dtype).stored.automatic == expected
 
 

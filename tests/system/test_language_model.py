@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
 import headwise
-from headwise.tasks.language_modelling import FINE_TUNING
+from headwise.pytorch.tasks.language_modelling import FINE_TUNING
 
 Cli = Callable[..., Any]
 ALPHABET = "abcdefghijklmnopqrstuvwxyz\n"

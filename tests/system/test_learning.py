@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import headwise
-from headwise.tasks.run import TrainRequest
-from headwise.tasks.train import train_model
+from headwise.pytorch.tasks.run import TrainRequest
+from headwise.pytorch.tasks.train import train_model
 
 Learn = Callable[..., tuple[headwise.Model, Path]]
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.architectures.registry import build_network
 from headwise.config.model import TransformerConfig
 from headwise.config.training import TrainConfig
-from headwise.data.batch import collate
-from headwise.data.batch_planning import plan_batches
-from headwise.training.optimizer import make_optimizer
-from headwise.training.schedule import learning_rate
-from headwise.training.step import nll_of, translation_objective
+from headwise.pytorch.architectures.registry import build_network
+from headwise.pytorch.data.batch import collate
+from headwise.pytorch.training.optimizer import make_optimizer
+from headwise.pytorch.training.schedule import learning_rate
+from headwise.pytorch.training.step import nll_of, translation_objective
+from headwise.text.prepared.batch_planning import plan_batches
 
 WORDS, STEPS, RATE, TOKENS, SEED = 150, 200, 0.005, 500, 1
 Pairs = list[tuple[list[int], list[int]]]

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from headwise.localisation.markers import supports_markers
-from headwise.localisation.placeholders import with_codes
-from headwise.localisation.po import read_po
-from headwise.localisation.unit import UnitState, plain
+from headwise.documents.formats.po import read_po
+from headwise.documents.markup.markers import supports_markers
+from headwise.documents.markup.placeholders import with_codes
+from headwise.documents.unit import UnitState, plain
 
 Cli = Callable[..., Any]
 WORDS = {"open": "ouvrir", "file": "fichier", "close": "fermer", "page": "page", "old": "vieux", "new": "neuf"}

@@ -24,11 +24,11 @@ import headwise
 from headwise.cli.commands.explore import CONTENTS
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES
-from headwise.inspect.heads import Head
-from headwise.inspect.patches import over_patches
-from headwise.inspect.record import Patches
+from headwise.pytorch.inspect.heads import Head
 from headwise.serve.explorer.answers import ExplorerModel
 from headwise.serve.explorer.requests import parse_request
+from headwise.view.patches import over_patches
+from headwise.view.record import Patches
 
 Cli = Callable[..., Any]
 TEXT = "A dog runs."
@@ -241,9 +241,9 @@ def test_a_sound_model_shows_its_transcription(made: Callable[..., Path], sound:
 
 def test_word_pieces_with_hashes(tmp_path: Path) -> None:
     """BERT's vocabulary marks tokens that continue a word; a page marks those that start one."""
-    from headwise.checkpoint.vocabulary import Vocabulary
-    from headwise.inspect.words import words_spelled
-    from headwise.models.inputs import bare_tokenizer
+    from headwise.pytorch.models.inputs import bare_tokenizer
+    from headwise.runtime.tokenizers.vocabulary import Vocabulary
+    from headwise.view.words import words_spelled
 
     names = ["[CLS]", "run", "##ning", "dog", "##s"]
     marks = {"[CLS]"}

@@ -13,9 +13,9 @@ import torch
 from killing import killed_and_resumed, records
 from tiny_families import write_tiny
 
-from headwise.data.image import Preprocessing
-from headwise.data.pictures import Augmentation, Picture, PictureDataset, hold_out_pictures, read_pictures
-from headwise.data.split import parse_validation_size
+from headwise.pytorch.data.image import Preprocessing
+from headwise.pytorch.data.pictures import Augmentation, Picture, PictureDataset, hold_out_pictures, read_pictures
+from headwise.text.files.split import parse_validation_size
 
 Cli = Callable[..., Any]
 Image = pytest.importorskip("PIL.Image")

@@ -14,10 +14,10 @@ from safetensors.torch import load_file
 from tiny_families import write_tiny
 
 import headwise
-from headwise.network.dropout import Dropout
-from headwise.tasks.initial_model import config_from_model, model_settings
-from headwise.tasks.job import TrainRequest
-from headwise.tasks.permutation_modelling import fine_tuning_job
+from headwise.core.dropout import Dropout
+from headwise.pytorch.tasks.initial_model import config_from_model, model_settings
+from headwise.pytorch.tasks.job import TrainRequest
+from headwise.pytorch.tasks.permutation_modelling import fine_tuning_job
 
 Cli = Callable[..., Any]
 SHAPE = ["model.d_model=48", "model.d_ff=64", "model.n_heads=4", "model.n_encoder_layers=1", "model.dropout=0.1"]

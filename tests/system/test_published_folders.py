@@ -18,10 +18,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import MARKS, write_tiny
 
-from headwise.checkpoint.vocabulary import Vocabulary, read_vocabulary
 from headwise.cli.commands.explore import CONTENTS
 from headwise.errors import UserError
 from headwise.models.load import load_translator, load_translators
+from headwise.runtime.tokenizers.vocabulary import Vocabulary, read_vocabulary
 from headwise.serve.explorer.answers import ExplorerModel
 from headwise.serve.explorer.requests import ExplorerRequest
 

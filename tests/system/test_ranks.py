@@ -21,7 +21,7 @@ from together import Program, group
 import headwise
 from headwise.cli import parse
 from headwise.errors import UserError
-from headwise.training.checkpoint import load_checkpoint
+from headwise.pytorch.training.checkpoint import load_checkpoint
 
 pytestmark = pytest.mark.distributed
 STEPS = 24

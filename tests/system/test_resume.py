@@ -12,8 +12,8 @@ import pytest
 from killing import steps_done, wait_for_step
 from programs import Program
 
-from headwise.checkpoint.model_card import DECODING, with_row
-from headwise.checkpoint.trained import read_settings, write_decoding
+from headwise.runtime.checkpoint.model_card import DECODING, with_row
+from headwise.runtime.checkpoint.trained import read_settings, write_decoding
 
 STEPS = 45
 RECIPE = f"""

@@ -33,8 +33,8 @@ from schemathesis.specs.openapi.checks import (
 from waiting import wait_until
 
 import headwise
-from headwise.localisation.memory import read_memory_pairs
-from headwise.localisation.reading import ENDINGS
+from headwise.documents.memory import read_memory_pairs
+from headwise.documents.reading import ENDINGS
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from programs import Program
 
-from headwise.native.library import library
+from headwise.runtime.native.library import library
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="measures with /proc")
 SOON = 10.0  # seconds of processor time until the program ends; its work would take a minute
@@ -22,10 +22,10 @@ import sys
 import torch
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
-from headwise.architectures.transformer import build_model
-from headwise.network.compiled import pack_network
+from headwise.runtime.search.engine import decode_tokens
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.core.compiled import pack_network
 
 threads, compute = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(threads)
@@ -41,10 +41,10 @@ STEPS = """
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
-from headwise.decode.engine import begin
-from headwise.decode.request import SearchRequest
-from headwise.architectures.transformer import build_model
-from headwise.network.compiled import pack_network
+from headwise.runtime.search.engine import begin
+from headwise.runtime.search.request import SearchRequest
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.core.compiled import pack_network
 
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
 model = pack_network(build_model(TransformerConfig(**shape)), "int8")

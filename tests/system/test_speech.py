@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from tiny_families import HEARING, write_tiny
 
 import headwise
-from headwise.generation import fallback
-from headwise.generation.fallback import most_probable
+from headwise.models.speech import fallback
+from headwise.models.speech.fallback import most_probable
 
 soundfile = pytest.importorskip("soundfile")
 pytest.importorskip("jiwer")
@@ -117,7 +117,7 @@ def test_other_models_do_not_transcribe(cli: Cli, folder: Path, tmp_path: Path, 
 
 
 def test_a_multilingual_model_requires_a_language(cli: Cli, folder: Path, tmp_path: Path) -> None:
-    from headwise.tasks.transcription import FINE_TUNING, spoken_language, transcript_encoder
+    from headwise.pytorch.tasks.transcription import FINE_TUNING, spoken_language, transcript_encoder
 
     several = HEARING | {"lang_to_id": {"<|en|>": 267, "<|zh|>": 266}}
     write_tiny(tmp_path / "two", "whisper", {}, several)

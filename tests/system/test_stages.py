@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import headwise
-from headwise.corpora.backtranslation import back_translate
-from headwise.corpora.distill import distill
-from headwise.data.corpus import parse_corpora, read_pairs
-from headwise.decode.translator import Translation
+from headwise.models.translation.backtranslation import back_translate
+from headwise.models.translation.distill import distill
+from headwise.runtime.search.translator import Translation
+from headwise.text.files.corpus import parse_corpora, read_pairs
 
 START = ["train", "--device", "cpu"]
 GENTLE = """

@@ -17,8 +17,8 @@ from trying import tried
 import headwise
 from headwise.errors import UserError
 from headwise.models.commands import BY_NETWORK, COMMANDS
-from headwise.tasks.run import TrainRequest
-from headwise.tasks.train import train_model
+from headwise.pytorch.tasks.run import TrainRequest
+from headwise.pytorch.tasks.train import train_model
 
 SMALL = ["model.dropout=0.0", "train.threads=1", "train.log_every=50", "train.validate_every=1000"]
 TEXT = [*SMALL, "data.vocab_size=270", "train.label_smoothing=0", "train.tokens_per_batch=700"]

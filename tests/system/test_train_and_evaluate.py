@@ -14,8 +14,8 @@ from killing import records
 from tiny_runs import CASES, QUICK, write_inputs, write_model
 
 from headwise.config.tasks import TASKS
-from headwise.tasks.run import TrainRequest
-from headwise.tasks.train import train_model
+from headwise.pytorch.tasks.run import TrainRequest
+from headwise.pytorch.tasks.train import train_model
 
 Cli = Callable[..., Any]
 

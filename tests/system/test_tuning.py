@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
 import headwise
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.search.engine import decode_tokens
 
 Cli = Callable[..., Any]
 TASKS = {"task_specific_params": {"translation_de_to_it": {"prefix": "to it: "}}}
@@ -101,8 +101,8 @@ def test_dropout_is_that_of_the_checkpoint_unless_it_is_set(cli: Cli, files: lis
 
 
 def test_dropout_drops(tmp_path: Path) -> None:
-    from headwise.tasks.pretrained import make_trainable
-    from headwise.tasks.translation import FINE_TUNING
+    from headwise.pytorch.tasks.pretrained import make_trainable
+    from headwise.pytorch.tasks.translation import FINE_TUNING
 
     write(tmp_path, "marian")
     network = make_trainable(FINE_TUNING.read(str(tmp_path)).network, 0.5).train()

@@ -17,7 +17,7 @@ from typing import Any
 import matplotlib
 import pytest
 
-from headwise.tutorial import ALL, VARIABLE
+from headwise.lab.tutorial import ALL, VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 if not (ROOT / "docs" / "hooks").is_dir():
@@ -143,7 +143,7 @@ figure, axes = pyplot.subplots()
 ```
 
 ```python
-from headwise.tutorial import check, show_source
+from headwise.lab.tutorial import check, show_source
 show_source(check)
 ```
 

@@ -10,9 +10,9 @@ import pytest
 
 import headwise
 from headwise.errors import UserError
-from headwise.models import workers
 from headwise.models.load import load
-from headwise.models.workers import TASK_LINES, Loading, translate_in_processes, worth_sharing
+from headwise.models.translation import workers
+from headwise.models.translation.workers import TASK_LINES, Loading, translate_in_processes, worth_sharing
 
 
 def located(path: Path) -> Loading:

@@ -23,8 +23,8 @@ from headwise.cli.commands.translate import format_translation
 from headwise.cli.files import lines_of, output
 from headwise.cli.options import decode_overrides
 from headwise.config.settings import SETTINGS, SearchSettings
-from headwise.decode.translator import Translation
 from headwise.errors import UserError
+from headwise.runtime.search.translator import Translation
 
 TRAIN = ["train", "--recipe", "tiny", "--train", "a", "b", "--valid", "a", "b", "--out", "x"]
 
@@ -353,7 +353,7 @@ def test_no_package_hides_a_verb() -> None:
     for name in ("training.loss", "evaluate.bleu", "tasks.run"):
         import_module(f"headwise.{name}")
     assert headwise.load is import_module("headwise.models.load").load
-    assert headwise.train is import_module("headwise.tasks.train").train
+    assert headwise.train is import_module("headwise.pytorch.tasks.train").train
 
 
 # Output ---------------------------------------------------------------------------------------------------------------

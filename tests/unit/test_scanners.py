@@ -30,27 +30,27 @@ from sampling import ALL
 
 import headwise
 from headwise.config.data import TranslationData
-from headwise.corpora.survey import characters
-from headwise.data import scripts
-from headwise.data.scripts import word_pattern
-from headwise.data.sentences import sentence_key
-from headwise.data.tokenizer import Tokenizer
-from headwise.data.words import cut
-from headwise.decode.repetition import is_repetitive
-from headwise.decode.translator import clean_text, split_text
+from headwise.documents.fill import targets_of, translation_steps
+from headwise.documents.glossary.terms import Glossary, Term, contains_term
+from headwise.documents.markup.placeholder_grammars import DIALECTS
+from headwise.documents.markup.placeholders import adds_codes, is_icu_choice, same_placeholders, with_codes
+from headwise.documents.quality_checks import quality_warnings
+from headwise.documents.reading import parse_document
+from headwise.documents.segments import SentenceOutput
+from headwise.documents.sentences import split_into_sentences
+from headwise.documents.unit import Document
 from headwise.errors import UserError
 from headwise.evaluate import answers, bleu, transcripts
-from headwise.glossary.terms import Glossary, Term, contains_term
-from headwise.localisation.fill import targets_of, translation_steps
-from headwise.localisation.placeholder_grammars import DIALECTS
-from headwise.localisation.placeholders import adds_codes, is_icu_choice, same_placeholders, with_codes
-from headwise.localisation.quality_checks import quality_warnings
-from headwise.localisation.reading import parse_document
-from headwise.localisation.segments import SentenceOutput
-from headwise.localisation.sentences import split_into_sentences
-from headwise.localisation.unit import Document
+from headwise.evaluate.corpus import characters
+from headwise.runtime.search.repetition import is_repetitive
+from headwise.runtime.search.translator import clean_text, split_text
 from headwise.serve.languages import detect_languages
 from headwise.serve.translation import segment_text
+from headwise.text.files import scripts
+from headwise.text.files.scripts import word_pattern
+from headwise.text.files.sentences import sentence_key
+from headwise.text.files.words import cut
+from headwise.text.tokens.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.thorough  # time is measured
 

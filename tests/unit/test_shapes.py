@@ -9,7 +9,7 @@ import shapes
 import torch
 from beartype import beartype
 
-from headwise.network.positions import sequential_positions
+from headwise.core.positions import sequential_positions
 
 Function = Callable[[int], None]
 

@@ -145,8 +145,8 @@ DECODING = """
 import threading
 import numpy as np
 from pathlib import Path
-from headwise.decode.engine import run_in_threads
-from headwise.decode import engine
+from headwise.runtime.search.engine import run_in_threads
+from headwise.runtime.search import engine
 engine.usable_threads = lambda: 4
 from concurrent.futures import ThreadPoolExecutor  # and whatever else is imported late
 for more in (0, 1, 2, 9):

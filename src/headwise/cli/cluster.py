@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from headwise.cluster.actors import ClusterExecutor
-from headwise.cluster.connection import live_nodes, ray_connection, this_node
-from headwise.cluster.folders import cluster_folder
-from headwise.cluster.shards import ResultShards
-from headwise.cluster.translation import ClusterModel, ModelLocation
 from headwise.errors import UserError
+from headwise.serve.cluster.actors import ClusterExecutor
+from headwise.serve.cluster.connection import live_nodes, ray_connection, this_node
+from headwise.serve.cluster.folders import cluster_folder
+from headwise.serve.cluster.shards import ResultShards
+from headwise.serve.cluster.translation import ClusterModel, ModelLocation
 
 
 def on_cluster(model: Any, options: argparse.Namespace, dtype: str) -> Any:

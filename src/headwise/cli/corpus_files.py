@@ -9,8 +9,8 @@ from typing import Any
 
 from headwise.cli.files import output, with_progress_bar
 from headwise.cli.rules import out_file
-from headwise.data.sources import Pair
 from headwise.errors import UserError
+from headwise.text.files.sources import Pair
 
 
 def corpus_output_option(parser: argparse.ArgumentParser) -> None:

@@ -11,19 +11,18 @@ from typing import Any
 from headwise.cli.files import output
 from headwise.cli.loading import translating_model
 from headwise.cli.options import decode_overrides
-from headwise.decode.translator import Translation
+from headwise.documents import is_document
+from headwise.documents.fill import TranslatedUnit, targets_of, translate_units
+from headwise.documents.fill_report import count_units, count_warnings, report_rows
+from headwise.documents.formats.unsupported_types import check_file_name
+from headwise.documents.markup.placeholders import with_codes
+from headwise.documents.not_translated import not_translated, not_translated_summary
+from headwise.documents.pivot import PivotTranslator
+from headwise.documents.reading import read_document
+from headwise.documents.segment_memory import SegmentMemory, read_segment_memory
+from headwise.documents.unit import Document, Unit, plain
 from headwise.errors import UserError
-from headwise.localisation import is_document
-from headwise.localisation.fill import TranslatedUnit, targets_of, translate_units
-from headwise.localisation.fill_report import count_units, count_warnings, report_rows
-from headwise.localisation.not_translated import not_translated, not_translated_summary
-from headwise.localisation.pivot import PivotTranslator
-from headwise.localisation.placeholders import with_codes
-from headwise.localisation.reading import read_document
-from headwise.localisation.segment_memory import SegmentMemory, read_segment_memory
-from headwise.localisation.unit import Document, Unit, plain
-from headwise.localisation.unsupported_types import check_file_name
-from headwise.models.target_language import (
+from headwise.models.translation.target_language import (
     TAGS,
     check_target,
     document_language,
@@ -31,6 +30,7 @@ from headwise.models.target_language import (
     needs_target,
     tagged_targets,
 )
+from headwise.runtime.search.translator import Translation
 
 
 def fill_document(options: argparse.Namespace) -> None:

@@ -1,5 +1,5 @@
 """The formats of `headwise export` that need torch."""
 
-from headwise.export.run import export_model
+from headwise.pytorch.export.run import export_model
 
 __all__ = ["export_model"]

@@ -12,9 +12,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, TextIO, TypeVar, cast
 
-from headwise.data.corpus import LONGEST_LINE, decode_line, read_lines
-from headwise.data.sources import STANDARD_INPUT, display_name
 from headwise.errors import UserError, writing
+from headwise.text.files.corpus import LONGEST_LINE, decode_line, read_lines
+from headwise.text.files.sources import STANDARD_INPUT, display_name
 
 PACKED = (".bz2", ".xz", ".zst", ".zip", ".7z")  # compressed files that no command reads or writes
 

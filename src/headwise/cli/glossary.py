@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Iterable
 
+from headwise.documents.glossary.files import read_glossary
+from headwise.documents.glossary.terms import Glossary, Term
 from headwise.errors import UserError
-from headwise.glossary.files import read_glossary
-from headwise.glossary.terms import Glossary, Term
 
 SHOWN = 10  # missing terms that are listed
 

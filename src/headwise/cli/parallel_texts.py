@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwise.data.corpus import parse_corpora, read_lines, read_pairs, stands_alone
-from headwise.data.file_checks import check_files
-from headwise.data.prepared import spool
-from headwise.data.sources import STANDARD_INPUT, display_name
+from headwise.documents import is_memory
+from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
-from headwise.localisation import is_memory
-from headwise.localisation.memory import memories_as_tsv
+from headwise.text.files.corpus import parse_corpora, read_lines, read_pairs, stands_alone
+from headwise.text.files.file_checks import check_files
+from headwise.text.files.sources import STANDARD_INPUT, display_name
+from headwise.text.prepared.prepared import spool
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ import os
 from typing import Any
 
 from headwise.cli.loading import translator_of
-from headwise.data.corpus import read_head
+from headwise.documents.pivot import PivotTranslator
 from headwise.errors import UserError
-from headwise.localisation.pivot import PivotTranslator
-from headwise.models.target_language import TAGS, language_arguments, tagged_targets
+from headwise.models.translation.target_language import TAGS, language_arguments, tagged_targets
 from headwise.serve.languages import language_pair_of
+from headwise.text.files.corpus import read_head
 
 
 def followed_by(model: Any, options: argparse.Namespace) -> PivotTranslator:

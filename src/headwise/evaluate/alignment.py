@@ -5,15 +5,15 @@ within P. With A the links found, precision = |A & P| / |A|, recall = |A & S| / 
 
     AER = 1 - (|A & S| + |A & P|) / (|A| + |S|)
 
-counted over all pairs together. See `data/links.py` for files of links and `inspect/alignment.py` for links found by a
+counted over all pairs together. See `text/files/links.py` for files of links and `view/alignment.py` for links found by a
 model.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
-from headwise.data.links import GoldLinks, Link
 from headwise.errors import UserError
+from headwise.text.files.links import GoldLinks, Link
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from headwise.data.scripts import HAN, SOUTH_ASIAN, UNSPACED
 from headwise.errors import UserError, unknown
 from headwise.evaluate.measure import Measure, References, Score, _streams
 from headwise.evaluate.rouge import Rouge
+from headwise.text.files.scripts import HAN, SOUTH_ASIAN, UNSPACED
 
 TIBETAN = "\u0f00-\u0fff"  # which marks the ends of syllables, not of words
 RUN_ON = f"[{UNSPACED}{TIBETAN}]"

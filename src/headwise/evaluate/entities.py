@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwise.data.sources import OUTSIDE_TAG
 from headwise.evaluate.classes import ClassCount, class_table
+from headwise.text.files.sources import OUTSIDE_TAG
 
 PREFIXES = ("B", "I", "E", "S")
 Entity = tuple[str, int, int]  # type, first word, end

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families.family import Family
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"BartForConditionalGeneration": "language", "BartModel": "language"}
 LAYER = {  # of both stacks, also in mBART, Marian, M2M-100 and Whisper

@@ -6,9 +6,9 @@ Changes to the Transformer: learned positions, segments, a norm after the sum of
 from collections.abc import Mapping
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families.family import Family
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {
     "BertForMaskedLM": "masked",

@@ -9,10 +9,10 @@ models of version 2 are not supported.
 from collections.abc import Mapping
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import bert
 from headwise.families.family import Family
 from headwise.families.keys import Keys, short_value
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {
     "DebertaV2Model": "none",  # the first: files of v3 name no class, and have none of these heads

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import bert
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {
     "DistilBertForMaskedLM": "masked",

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig
 from headwise.families import bert
 from headwise.families.family import Family
 from headwise.families.keys import WIDEST, Keys
-from headwise.network.config import NetworkConfig
 
 HEADS = {
     "ElectraForPreTraining": "replaced",  # the discriminator; the generator is a BERT

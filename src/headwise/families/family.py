@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwise.network.config import NetworkConfig
+from headwise.config.network import NetworkConfig
 
 
 def _none(config: NetworkConfig) -> Mapping[str, str]:

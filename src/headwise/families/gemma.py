@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import llama
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"GemmaForCausalLM": "language", "GemmaModel": "none", "Gemma2ForCausalLM": "language", "Gemma2Model": "none"}
 NAMES_2 = {

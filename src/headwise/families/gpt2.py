@@ -6,9 +6,9 @@ Changes to the Transformer: pre-norm layers with a final norm, learned positions
 from collections.abc import Mapping
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families.family import Family
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"GPT2LMHeadModel": "language", "GPT2Model": "language"}
 NAMES = {

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"GPTNeoXForCausalLM": "language", "GPTNeoXModel": "none"}
 _LAYER, _OURS = "gpt_neox.layers.{i}.", "decoder.layers.{i}."

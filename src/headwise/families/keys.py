@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from headwise.config.network import RotaryConfig
 from headwise.errors import UserError
-from headwise.network.config import RotaryConfig
 
 # Keys that do not change the network: training, saving, naming and generation.
 IGNORED = """

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families.family import Family
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"LlamaForCausalLM": "language", "LlamaModel": "none"}
 NAMES = {  # shared by Mistral, Qwen and Gemma

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig
 from headwise.families import bart
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.config import NetworkConfig
 
 HEADS = {"MarianMTModel": "language", "MarianModel": "language"}
 NAMES = {**bart.STACKS, "final_logits_bias": "+head.output.bias", "lm_head.weight": "head.output.weight"}

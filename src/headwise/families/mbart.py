@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig
 from headwise.families import bart
 from headwise.families.keys import Keys
-from headwise.network.config import NetworkConfig
 
 HEADS = {"MBartForConditionalGeneration": "language", "MBartModel": "language"}
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
 from headwise.families import bert
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
 
 HEADS = {
     "ModernBertForMaskedLM": "masked",

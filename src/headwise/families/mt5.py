@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig
 from headwise.families import t5
 from headwise.families.keys import Keys
-from headwise.network.config import NetworkConfig
 
 
 def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:

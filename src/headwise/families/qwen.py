@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import llama
 from headwise.families.family import Family
 from headwise.families.keys import LAYER_KINDS, Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"Qwen2ForCausalLM": "language", "Qwen2Model": "none", "Qwen3ForCausalLM": "language", "Qwen3Model": "none"}
 NAMES = {

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families.family import Family
 from headwise.families.keys import WIDEST, Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {
     "T5ForConditionalGeneration": "language",
@@ -74,7 +74,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 def network_from_hf(family: str, k: Keys, scaled: bool) -> NetworkConfig:
     """The configuration of T5 and mT5; `scaled`: hidden states are scaled before the head.
 
-    The head is tied if the file has no matrix for it (see `checkpoint.published`).
+    The head is tied if the file has no matrix for it (see `pytorch.checkpoint.published`).
     """
     kind = k.word("feed_forward_proj", default="relu")
     gated, activation = kind.startswith("gated-"), kind.removeprefix("gated-")

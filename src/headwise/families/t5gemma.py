@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import gemma
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"T5GemmaForConditionalGeneration": "language"}
 IGNORED = "max_position_embeddings hidden_act cache_implementation classifier_dropout_rate"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headwise.network.config import NetworkConfig
+from headwise.config.network import NetworkConfig
 
 TensorShape = tuple[int, ...]
 

@@ -7,10 +7,10 @@ decoders are refused.
 from collections.abc import Mapping
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import deit, gpt2, vit
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 CROSS = {
     "ln_cross_attn": "cross_attn_sublayer.norm",

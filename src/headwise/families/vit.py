@@ -7,9 +7,9 @@ token before the patches, whose last state is classified.
 from collections.abc import Mapping
 from typing import Any
 
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families.family import Family
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
-from headwise.network.config import NetworkConfig, StackConfig
 
 HEADS = {"ViTForImageClassification": "image_class", "ViTModel": "none"}
 

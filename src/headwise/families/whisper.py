@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headwise.config.network import NetworkConfig
 from headwise.families import bart
 from headwise.families.family import Family
 from headwise.families.keys import Keys
-from headwise.network.config import NetworkConfig
 
 HEADS = {"WhisperForConditionalGeneration": "language", "WhisperModel": "language"}
 NAMES = {

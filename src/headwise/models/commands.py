@@ -1,7 +1,7 @@
 """The commands that work for a model, mostly by its methods: commands check it, and `headwise info` lists them.
 
 The commands for any folder (`info`, `import`, `seal`) are not listed, nor is `train --init`, whose tasks are in
-`headwise.tasks.table`.
+`headwise.pytorch.tasks.table`.
 """
 
 from collections.abc import Callable

@@ -15,10 +15,10 @@ from headwise.importing import torch_needed
 from headwise.models.model import Model
 
 if TYPE_CHECKING:  # types of results: nothing of this is needed to load a model
-    from headwise.inspect.heads import Head, HeadsByLayer
-    from headwise.inspect.notebook import AttentionView, Inspection
-    from headwise.inspect.record import Trace, Walk, WalkRecord
-    from headwise.models.torch_model import ModelInTorch
+    from headwise.pytorch.inspect.heads import Head, HeadsByLayer
+    from headwise.pytorch.models.model import ModelInTorch
+    from headwise.view.notebook import AttentionView, Inspection
+    from headwise.view.record import Trace, Walk, WalkRecord
 
 
 class PrunableModel(Model):
@@ -27,7 +27,7 @@ class PrunableModel(Model):
     def torch(self) -> ModelInTorch:
         """The model in torch; `UserError` if PyTorch is not installed."""
         with torch_needed():
-            from headwise.models.torch_model import ModelInTorch
+            from headwise.pytorch.models.model import ModelInTorch
         return ModelInTorch(self)
 
     def mask_heads(self, heads: HeadsByLayer) -> AbstractContextManager[object]:
@@ -61,7 +61,7 @@ class ModelWithLoss(PrunableModel):
     """A model whose loss shows how much its heads matter."""
 
     def head_importance(self, given: Sequence[Any], targets: Sequence[Any] = ()) -> dict[Head, float]:
-        """How much the loss on these inputs would change with each head (`headwise.inspect.importance`).
+        """How much the loss on these inputs would change with each head (`headwise.pytorch.inspect.importance`).
 
         Args:
             given: texts, or files of pictures or sounds.
@@ -78,7 +78,7 @@ class InspectableModel(PrunableModel):
     """A model whose attention and predictions can be looked at."""
 
     def attend(self, given: Any, *rest: Any, **options: Any) -> AttentionView:
-        """Attention weights for one input: a text, or the file of a picture or a sound (`headwise.inspect.attend`).
+        """Attention weights for one input: a text, or the file of a picture or a sound (`headwise.view.attend`).
 
         Args:
             given: the input.
@@ -95,7 +95,7 @@ class InspectableModel(PrunableModel):
         """The `top` predictions at each position after every layer.
 
         A decoder predicts the next token, an encoder the token at a position (masked or not) or the label of the whole;
-        without such a head there are no positions. Options as for `attend`; see `headwise.inspect.trace`.
+        without such a head there are no positions. Options as for `attend`; see `headwise.view.trace`.
         """
         return self.torch().trace(given, top, **options)
 
@@ -108,7 +108,7 @@ class WalkableModel(InspectableModel):
     """A Transformer of texts, whose steps of figure 1 can be followed."""
 
     def walk(self, given: Any, *, stack: str = "", layer: int = 0, head: int = 0, **options: Any) -> Walk:
-        """The values of every step of figure 1 for one layer and head, first to last (`headwise.inspect.walk`).
+        """The values of every step of figure 1 for one layer and head, first to last (`headwise.pytorch.inspect.walk`).
 
         Args:
             given: a text.

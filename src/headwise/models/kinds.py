@@ -9,36 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headwise.checkpoint.folder import Folder
+from headwise.config.network import NetworkConfig
 from headwise.importing import Table
 from headwise.models.model import Model
-from headwise.network.config import NetworkConfig
+from headwise.runtime.checkpoint.folder import Folder
 
 KINDS: Table[Callable[[Folder], Any]] = Table(
     {
         "no use": "headwise.models.model:Model",
         "translator": "headwise.models.pretrained:PretrainedNetwork",  # of a `Translator`
-        "encoder": "headwise.models.encoder:EncoderModel",
-        "masked": "headwise.models.encoder:MaskedModel",
-        "token_class": "headwise.models.encoder:Tagger",
-        "span": "headwise.models.encoder:QuestionAnswerer",
-        "text_class": "headwise.models.classifier:PretrainedClassifier",
-        "score": "headwise.models.classifier:CrossEncoder",
-        "xlnet classifier": "headwise.models.classifier:XLNetLabeller",
-        "xlnet": "headwise.models.language_model:XLNetModel",
-        "language": "headwise.models.language_model:LanguageModel",
-        "embedding": "headwise.models.language_model:DecoderModel",
-        "patches": "headwise.models.vision:VisionModel",
-        "image_class": "headwise.models.vision:PictureClassifier",
-        "captioner": "headwise.models.captioner:Captioner",
-        "speech": "headwise.models.speech:SpeechModel",
+        "encoder": "headwise.models.encoding.encoder:EncoderModel",
+        "masked": "headwise.models.encoding.encoder:MaskedModel",
+        "token_class": "headwise.models.encoding.encoder:Tagger",
+        "span": "headwise.models.encoding.encoder:QuestionAnswerer",
+        "text_class": "headwise.models.encoding.classifier:PretrainedClassifier",
+        "score": "headwise.models.encoding.classifier:CrossEncoder",
+        "xlnet classifier": "headwise.models.encoding.classifier:XLNetLabeller",
+        "xlnet": "headwise.models.language.language_model:XLNetModel",
+        "language": "headwise.models.language.language_model:LanguageModel",
+        "embedding": "headwise.models.language.language_model:DecoderModel",
+        "patches": "headwise.pytorch.models.vision:VisionModel",
+        "image_class": "headwise.pytorch.models.vision:PictureClassifier",
+        "captioner": "headwise.pytorch.models.captioner:Captioner",
+        "speech": "headwise.models.speech.speech_model:SpeechModel",
     }
 )
 TRAINED: Table[Callable[[Folder], Any]] = Table(  # models trained here, by task; others are saved in a layout of KINDS
     {
-        "denoise": "headwise.models.denoiser:Denoiser",
-        "classify": "headwise.models.classifier:TrainedClassifier",
-        "forecast": "headwise.models.forecaster:Forecaster",
+        "denoise": "headwise.pytorch.models.denoiser:Denoiser",
+        "classify": "headwise.models.encoding.classifier:TrainedClassifier",
+        "forecast": "headwise.pytorch.models.forecaster:Forecaster",
     }
 )
 WRITERS = {"patches": "captioner", "audio": "speech"}  # by what the encoder reads; texts: "translator"
@@ -62,17 +62,17 @@ def kind_of(config: Any) -> str:
 
 
 if TYPE_CHECKING:  # for editors and the type checker: what `load` returns may be any of these
-    from headwise.generation.output import Output
-    from headwise.inspect.heads import Head
-    from headwise.models.captioner import Captioner
-    from headwise.models.classifier import CrossEncoder
-    from headwise.models.denoiser import Denoiser
-    from headwise.models.encoder import MaskedModel, QuestionAnswerer, Tagger
-    from headwise.models.forecaster import Forecaster
-    from headwise.models.language_model import LanguageModel
-    from headwise.models.speech import SpeechModel
-    from headwise.models.translator import Translator
-    from headwise.models.vision import PictureClassifier
+    from headwise.models.encoding.classifier import CrossEncoder
+    from headwise.models.encoding.encoder import MaskedModel, QuestionAnswerer, Tagger
+    from headwise.models.language.language_model import LanguageModel
+    from headwise.models.language.output import Output
+    from headwise.models.speech.speech_model import SpeechModel
+    from headwise.models.translation.translator import Translator
+    from headwise.pytorch.inspect.heads import Head
+    from headwise.pytorch.models.captioner import Captioner
+    from headwise.pytorch.models.denoiser import Denoiser
+    from headwise.pytorch.models.forecaster import Forecaster
+    from headwise.pytorch.models.vision import PictureClassifier
 
     class AnyModel(  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
         Translator,
@@ -104,7 +104,7 @@ if TYPE_CHECKING:  # for editors and the type checker: what `load` returns may b
             ...
 
         def head_importance(self, given: Sequence[Any], /, *targets: Any, **options: Any) -> dict[Head, float]:
-            """How much the loss on these inputs would change with each head (`headwise.inspect.importance`).
+            """How much the loss on these inputs would change with each head (`headwise.pytorch.inspect.importance`).
 
             Args:
                 given: texts, files of pictures or sounds, or CSV files of a forecaster.

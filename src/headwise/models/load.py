@@ -1,6 +1,6 @@
 """`load`: the model in a folder, as the class for its kind of network.
 
-The table of kinds is in `models.kinds`. The compiled library translates without torch (`checkpoint.compiled`).
+The table of kinds is in `models.kinds`. The compiled library translates without torch (`runtime.checkpoint.compiled`).
 """
 
 from collections.abc import Collection, Sequence
@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headwise.checkpoint.folder import Folder
-from headwise.checkpoint.read import read_folder
 from headwise.config.settings import RunConfig
 from headwise.device import device_name
 from headwise.errors import UserError
 from headwise.families.registry import missing_head
-from headwise.models.ensemble import ensemble_of
 from headwise.models.kinds import KINDS, TRAINED, AnyModel, kind_of
 from headwise.models.trained import TrainedNetwork
-from headwise.models.translator import Translator
-from headwise.models.workers import Loading
+from headwise.models.translation.ensemble import ensemble_of
+from headwise.models.translation.translator import Translator
+from headwise.models.translation.workers import Loading
+from headwise.runtime.checkpoint.folder import Folder
+from headwise.runtime.checkpoint.read import read_folder
 
 
 def load(

@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwise.checkpoint.folder import Folder
+from headwise.config.network import NetworkConfig, compact_config
 from headwise.config.settings import RunConfig
 from headwise.config.settings import meaningful as own_settings
 from headwise.errors import UserError
-from headwise.network.config import NetworkConfig, compact_config
+from headwise.runtime.checkpoint.folder import Folder
 
 METHODS = (  # the methods of all kinds of models; a model has some of them
     *("translate", "translate_lines", "between", "restore", "generate", "stream", "perplexity"),

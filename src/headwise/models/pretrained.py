@@ -1,18 +1,22 @@
-"""A pretrained encoder-decoder (T5, BART, Marian, M2M-100, NLLB, ...), as `models.translator.LoadedNetwork`."""
+"""A pretrained encoder-decoder (T5, BART, Marian, M2M-100, NLLB, ...), as `models.translation.translator.LoadedNetwork`."""
 
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from headwise.checkpoint.folder import Folder, FolderNetwork
-from headwise.checkpoint.generation_config import GenerationConfig, read_generation_config
-from headwise.checkpoint.sidecar_files import read_shortlist
-from headwise.checkpoint.vocabulary import Vocabulary, fingerprint, read_vocabulary
-from headwise.decode.candidates import CandidateTable
-from headwise.decode.translator import TextTranslator
-from headwise.generation.languages import Languages, read_languages
-from headwise.generation.pretrained_tokenizer import PretrainedTokenizer, pretrained_tokenizer, shortlist_candidates
-from headwise.network.config import StackConfig, compact_config
+from headwise.config.network import StackConfig, compact_config
+from headwise.runtime.checkpoint.folder import Folder, FolderNetwork
+from headwise.runtime.checkpoint.generation_config import GenerationConfig, read_generation_config
+from headwise.runtime.checkpoint.sidecar_files import read_shortlist
+from headwise.runtime.search.candidates import CandidateTable
+from headwise.runtime.search.translator import TextTranslator
+from headwise.runtime.tokenizers.languages import Languages, read_languages
+from headwise.runtime.tokenizers.pretrained_tokenizer import (
+    PretrainedTokenizer,
+    pretrained_tokenizer,
+    shortlist_candidates,
+)
+from headwise.runtime.tokenizers.vocabulary import Vocabulary, fingerprint, read_vocabulary
 
 
 def longest_text(stack: StackConfig) -> int | None:

@@ -9,18 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from headwise.checkpoint.adapter_folders import describe_adapters, tensor_files
-from headwise.checkpoint.compiled import described
-from headwise.checkpoint.layout import WEIGHTS, is_family
-from headwise.checkpoint.manifest import MANIFEST, check_manifest
-from headwise.checkpoint.model_card import card_rows, read_rows
-from headwise.checkpoint.sidecar_files import SHORTLIST
-from headwise.checkpoint.special_tokens import tokenizer_values
-from headwise.checkpoint.trained import CARD, RUN
 from headwise.config.settings import RunConfig
 from headwise.config.tasks import TASKS
 from headwise.errors import UserError
 from headwise.models.commands import commands_of
+from headwise.runtime.checkpoint.adapter_folders import describe_adapters, tensor_files
+from headwise.runtime.checkpoint.compiled import described
+from headwise.runtime.checkpoint.layout import WEIGHTS, is_family
+from headwise.runtime.checkpoint.manifest import MANIFEST, check_manifest
+from headwise.runtime.checkpoint.model_card import card_rows, read_rows
+from headwise.runtime.checkpoint.sidecar_files import SHORTLIST
+from headwise.runtime.checkpoint.trained import CARD, RUN
+from headwise.runtime.tokenizers.special_tokens import tokenizer_values
 
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # names in safetensors: ours
 CODE = r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"  # language codes of M2M-100, NLLB and mBART

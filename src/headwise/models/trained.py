@@ -1,16 +1,16 @@
-"""A translation model that was trained here, as `models.translator.LoadedNetwork`; without torch until it is needed."""
+"""A translation model that was trained here, as `models.translation.translator.LoadedNetwork`; without torch until it is needed."""
 
 from functools import cached_property
 from typing import Any
 
-from headwise.checkpoint.folder import Folder, FolderNetwork
-from headwise.checkpoint.sidecar_files import SHORTLIST, read_shortlist
 from headwise.config.model import longest_sequence
 from headwise.config.settings import meaningful
-from headwise.decode.candidates import CandidateTable
-from headwise.decode.translator import TextTranslator
 from headwise.errors import UserError
-from headwise.training.allocator import keep_freed_memory
+from headwise.runtime.allocator import keep_freed_memory
+from headwise.runtime.checkpoint.folder import Folder, FolderNetwork
+from headwise.runtime.checkpoint.sidecar_files import SHORTLIST, read_shortlist
+from headwise.runtime.search.candidates import CandidateTable
+from headwise.runtime.search.translator import TextTranslator
 
 
 class TrainedNetwork(FolderNetwork):

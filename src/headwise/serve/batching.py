@@ -20,8 +20,8 @@ from itertools import count
 from typing import Any
 
 from headwise.contract import SearchCancelled
-from headwise.decode.cancellation import Cancellation, check_cancelled
 from headwise.errors import UserError
+from headwise.runtime.search.cancellation import Cancellation, check_cancelled
 from headwise.serve.cache import SentenceCache
 
 DecodeSentences = Callable[[list[str], Any], list[Any]]  # texts and options -> a result for each

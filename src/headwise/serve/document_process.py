@@ -18,9 +18,9 @@ from contextlib import suppress
 from io import BufferedRWPair
 from pathlib import Path
 
+from headwise.documents.fill import translation_steps
+from headwise.documents.reading import READERS, parse_document
 from headwise.errors import UserError
-from headwise.localisation.fill import translation_steps
-from headwise.localisation.reading import READERS, parse_document
 from headwise.serve.document_session import DocumentSession, frame, read_frame
 
 if sys.platform != "win32":

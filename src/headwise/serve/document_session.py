@@ -12,20 +12,20 @@ from io import BufferedIOBase
 from itertools import accumulate, pairwise
 from typing import Any
 
-from headwise.localisation.fill import (
+from headwise.documents.fill import (
     TranslatedUnit,
     TranslationSteps,
     matchable_segments,
     targets_of,
     translation_steps,
 )
-from headwise.localisation.fill_report import count_warnings, fill_report
-from headwise.localisation.html_page import parse_html
-from headwise.localisation.not_translated import count_kinds, not_translated
-from headwise.localisation.passages import Characters
-from headwise.localisation.segment_memory import MemoryMatch, memory_key
-from headwise.localisation.segments import SentenceOutput, SentenceRequest
-from headwise.localisation.unit import Document, without_inline_codes
+from headwise.documents.fill_report import count_warnings, fill_report
+from headwise.documents.formats.html_page import parse_html
+from headwise.documents.not_translated import count_kinds, not_translated
+from headwise.documents.passages import Characters
+from headwise.documents.segment_memory import MemoryMatch, memory_key
+from headwise.documents.segments import SentenceOutput, SentenceRequest
+from headwise.documents.unit import Document, without_inline_codes
 from headwise.serve.files import parse_upload
 
 LENGTHS = struct.Struct("!QQ")  # bytes of the JSON value, and of what follows it

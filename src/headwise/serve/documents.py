@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headwise.localisation.segment_memory import SegmentMemory
-from headwise.localisation.segments import SentenceOutput, SentenceRequest
+from headwise.documents.segment_memory import SegmentMemory
+from headwise.documents.segments import SentenceOutput, SentenceRequest
 from headwise.serve.access import log_event
 from headwise.serve.document_process import ENDING, FORK, ORDER, OUT_OF_MEMORY
 from headwise.serve.document_session import LENGTHS, DocumentSession, Message, frame, output_values, split_content

@@ -8,9 +8,9 @@ from pathlib import PurePath
 from urllib.parse import quote
 from zipfile import BadZipFile, ZipFile
 
-from headwise.localisation.reading import ENDINGS, parse_document
-from headwise.localisation.unit import Document, without_inline_codes
-from headwise.models.target_language import check_target
+from headwise.documents.reading import ENDINGS, parse_document
+from headwise.documents.unit import Document, without_inline_codes
+from headwise.models.translation.target_language import check_target
 from headwise.serve.parameters import RequestError, check_limit
 
 MAX_UNPACK_RATIO = 16  # unpacked size of an archive relative to the request limit

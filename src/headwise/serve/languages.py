@@ -1,6 +1,6 @@
 """Language pairs of models, names of languages, and language detection.
 
-Codes are those of the model, or file name endings of its training data. See `generation.languages` for how a model
+Codes are those of the model, or file name endings of its training data. See `runtime.tokenizers.languages` for how a model
 selects languages.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from headwise.errors import UserError
-from headwise.models.target_language import base_language
+from headwise.models.translation.target_language import base_language
 
 LanguagePair = tuple[str, str]  # codes of source and target
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from headwise.data.links import Links
-from headwise.decode.translator import clean_text
+from headwise.documents.glossary.terms import Glossary, Term
+from headwise.documents.glossary.translation import MIN_BEAM_SIZE
+from headwise.documents.markup.markers import supports_markers
+from headwise.documents.pivot import links_of
+from headwise.documents.segment_memory import MemoryMatch
 from headwise.errors import UserError
-from headwise.glossary.terms import Glossary, Term
-from headwise.glossary.translation import MIN_BEAM_SIZE
-from headwise.localisation.markers import supports_markers
-from headwise.localisation.pivot import links_of
-from headwise.localisation.segment_memory import MemoryMatch
-from headwise.models.target_language import language_arguments
+from headwise.models.translation.target_language import language_arguments
+from headwise.runtime.search.translator import clean_text
 from headwise.serve.batching import Batcher, BatchSettings, estimate_tokens
 from headwise.serve.cache import SentenceCache
 from headwise.serve.languages import LanguagePair, language_pair_of
+from headwise.text.files.links import Links
 
 MAX_PREFIX_TOKENS = 200  # every sentence of a request gets the prefix
 
@@ -50,7 +50,7 @@ class SentenceTranslation:
     alternatives: tuple[tuple[str, float], ...] = ()  # texts and their scores
     alignment: tuple[tuple[int, int], ...] | None = None  # pairs of word numbers, if requested
     memory: MemoryMatch | None = None  # similar to it, if requested
-    warning: str = ""  # about its codes (`localisation.segments`)
+    warning: str = ""  # about its codes (`documents.segments`)
 
 
 @runtime_checkable

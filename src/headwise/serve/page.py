@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from headwise.localisation.reading import ENDINGS
-from headwise.report.document import as_script_json, asset, document, fill_template, script_text
+from headwise.documents.reading import ENDINGS
+from headwise.evaluate.pages.document import as_script_json, asset, document, fill_template, script_text
 
 
 def translation_page(languages: Sequence[Mapping[str, Any]], needs_key: bool, has_jobs: bool) -> str:
     """The HTML."""
-    style = asset("paper.css") + _read("headwise.export.web", "page.css") + _own("serve.css")
+    style = asset("paper.css") + _read("headwise.serve.web", "page.css") + _own("serve.css")
     data = as_script_json(
         {"languages": list(languages), "needsKey": needs_key, "hasJobs": has_jobs, "formats": list(ENDINGS)}
     )

@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from headwise.documents.glossary.files import read_glossary
+from headwise.documents.glossary.terms import Glossary, Term
+from headwise.documents.segment_memory import SegmentMemory, read_segment_memory
 from headwise.errors import UserError
-from headwise.glossary.files import read_glossary
-from headwise.glossary.terms import Glossary, Term
-from headwise.localisation.segment_memory import SegmentMemory, read_segment_memory
 from headwise.serve.languages import LanguagePair, base_language
 
 NAMED_PAIR = re.compile(r"\.([A-Za-z]{2,3}(?:_[A-Za-z]+)*)-([A-Za-z]{2,3}(?:_[A-Za-z]+)*)\.\w+$")

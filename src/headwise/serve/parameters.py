@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headwise.documents.glossary.terms import Glossary, Term
 from headwise.errors import UserError
-from headwise.glossary.terms import Glossary, Term
 
 TermPairs = tuple[tuple[str, str], ...]  # sources and targets
 

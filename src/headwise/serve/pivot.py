@@ -6,10 +6,10 @@ The glossaries of the server apply in each of the two steps. See `router` for th
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headwise.data.links import compose_links
 from headwise.errors import UserError
 from headwise.serve.languages import LanguagePair, base_language
 from headwise.serve.models import SentenceOptions, SentenceTranslation, ServedModel
+from headwise.text.files.links import compose_links
 
 
 @dataclass(frozen=True)

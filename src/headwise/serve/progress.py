@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headwise.localisation.segments import SentenceRequest
+from headwise.documents.segments import SentenceRequest
 from headwise.serve.batching import QueueFull
 from headwise.serve.models import PairModel, SentenceOptions, SentenceTranslation
 

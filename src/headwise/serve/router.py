@@ -6,8 +6,8 @@ See `models` for the models and `pivot` for translation through a third language
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from headwise.documents.segment_memory import SegmentMemory
 from headwise.errors import UserError
-from headwise.localisation.segment_memory import SegmentMemory
 from headwise.serve.languages import LanguagePair, language_name
 from headwise.serve.models import PairModel, SentenceOptions, ServedModel
 from headwise.serve.pivot import pivot_models

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from headwise.documents.markup.placeholders import with_codes
+from headwise.documents.quality_checks import quality_warnings
+from headwise.documents.reading import ENDINGS
+from headwise.documents.segment_memory import match_values
 from headwise.errors import FULL, UserError
-from headwise.localisation.placeholders import with_codes
-from headwise.localisation.quality_checks import quality_warnings
-from headwise.localisation.reading import ENDINGS
-from headwise.localisation.segment_memory import match_values
 from headwise.serve.access import AccessRules, log_event
 from headwise.serve.batching import QueueFull
 from headwise.serve.documents import DocumentProcesses

@@ -1,7 +1,7 @@
 """Translation of the sentences of texts by a served model, with placeholders, addresses and emoji preserved.
 
 A sentence without codes is queued as it is. One with codes goes through the segment pipeline that files use
-(`localisation.segments`). See `translation` for the splitting of texts, and `documents` for documents.
+(`documents.segments`). See `translation` for the splitting of texts, and `documents` for documents.
 """
 
 import asyncio
@@ -9,15 +9,15 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headwise.localisation.segment_memory import SegmentMemory
-from headwise.localisation.segments import (
+from headwise.documents.segment_memory import SegmentMemory
+from headwise.documents.segments import (
     SentenceOutput,
     SentenceRequest,
     TranslatedSentence,
     has_words,
     translate_segments,
 )
-from headwise.localisation.unit import Parts, codes_of, plain
+from headwise.documents.unit import Parts, codes_of, plain
 from headwise.serve.models import PairModel, SentenceOptions, SentenceTranslation
 
 KnownSentences = dict[tuple[str, bool], SentenceTranslation]  # by text, and whether its alignment was requested

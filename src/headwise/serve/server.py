@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from headwise.documents.glossary.terms import Glossary
+from headwise.documents.segment_memory import SegmentMemory
 from headwise.errors import UserError
-from headwise.glossary.terms import Glossary
-from headwise.localisation.segment_memory import SegmentMemory
 from headwise.serve.access import AccessMiddleware, AccessRules, log_event, log_request, warn_about_readers
 from headwise.serve.batching import BatchSettings
 from headwise.serve.connections import ACCEPTED_AT_ONCE, ConnectionLimits, allowed_by_system, limited_protocol

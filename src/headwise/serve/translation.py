@@ -12,12 +12,12 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from headwise.localisation.fill import look_up
-from headwise.localisation.placeholders import is_icu_choice, with_codes
-from headwise.localisation.segment_memory import SegmentMemory, merge_known
-from headwise.localisation.segments import SentenceRequest, has_words
-from headwise.localisation.sentences import SentenceSpan, split_into_sentences
-from headwise.localisation.unit import Parts, plain
+from headwise.documents.fill import look_up
+from headwise.documents.markup.placeholders import is_icu_choice, with_codes
+from headwise.documents.segment_memory import SegmentMemory, merge_known
+from headwise.documents.segments import SentenceRequest, has_words
+from headwise.documents.sentences import SentenceSpan, split_into_sentences
+from headwise.documents.unit import Parts, plain
 from headwise.serve.documents import OpenDocuments
 from headwise.serve.languages import base_language
 from headwise.serve.models import PairModel, SentenceOptions, SentenceTranslation

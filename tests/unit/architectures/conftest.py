@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.architectures.registry import Network, build_network
 from headwise.config.model import ModelConfig
 from headwise.config.settings import check, from_dict
+from headwise.pytorch.architectures.registry import Network, build_network
 
 SMALL: dict[str, Any] = {
     "vocab_size": 11,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.architectures.attention import AdditiveAttention, DotAttention, GeneralAttention
+from headwise.pytorch.architectures.attention import AdditiveAttention, DotAttention, GeneralAttention
 
 D, WIDTH = 4, 6
 MASK = torch.tensor([[True] * 5, [True, True, False, False, False]])

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.architectures.attention import AdditiveAttention, DotAttention, GeneralAttention
-from headwise.architectures.recurrent import RecurrentEncoder, ReversingEncoder
-from headwise.architectures.recurrent_decoders import AttentionalDecoder, InputFeedingDecoder
-from headwise.architectures.registry import Network, build_network
 from headwise.config.model import ConvConfig, RecurrentConfig, longest_sequence
 from headwise.config.settings import RunConfig, check, load_recipe
+from headwise.core.dropout import Dropout
+from headwise.core.parameters import count_parameters, load_parameters, parameters_of
 from headwise.errors import UserError
-from headwise.network.dropout import Dropout
-from headwise.network.parameters import count_parameters, load_parameters, parameters_of
+from headwise.pytorch.architectures.attention import AdditiveAttention, DotAttention, GeneralAttention
+from headwise.pytorch.architectures.recurrent import RecurrentEncoder, ReversingEncoder
+from headwise.pytorch.architectures.recurrent_decoders import AttentionalDecoder, InputFeedingDecoder
+from headwise.pytorch.architectures.registry import Network, build_network
 
 Reader = Callable[[Any], Any]
 
@@ -79,7 +79,7 @@ FOR_OTHER_TASKS = {
     "pooling",
     "n_inputs",
     "n_outputs",
-}  # tests/unit/network/test_heads.py
+}  # tests/unit/core/test_heads.py
 
 
 @pytest.mark.parametrize(("variant", "field"), FLIPS)

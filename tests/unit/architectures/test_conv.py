@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from headwise.architectures.conv import ConvEncoderLayer, GatedConvolution, NormalizedLinear
-from headwise.architectures.registry import Network
+from headwise.pytorch.architectures.conv import ConvEncoderLayer, GatedConvolution, NormalizedLinear
+from headwise.pytorch.architectures.registry import Network
 
 TIGHT = {"rtol": 0, "atol": 1e-12}
 
@@ -88,7 +88,7 @@ def test_normalized_weight_has_the_length_of_its_magnitude() -> None:
 
 
 def test_initialisation_of_section_3_5(build_small, configure) -> None:
-    from headwise.architectures.registry import build_network
+    from headwise.pytorch.architectures.registry import build_network
 
     model = build_network(configure("conv", d_model=64, vocab_size=500, dropout=0.2))
     conv = model.encoder.layers[0].conv.proj

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from headwise.architectures import evoformer
-from headwise.architectures.evoformer import EvoformerBlock, EvoformerShape, build_evoformer
+from headwise.pytorch.architectures import evoformer
+from headwise.pytorch.architectures.evoformer import EvoformerBlock, EvoformerShape, build_evoformer
 
 Array = NDArray[np.float64]
 Parameters = dict[str, Array]

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.architectures.registry import build_network
 from headwise.config.model import ModelConfig, longest_sequence
 from headwise.config.settings import RunConfig, SearchSettings
 from headwise.config.training import TrainConfig
-from headwise.data.batch import Batch, collate
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
-from headwise.training.step import translation_objective
-from headwise.training.trainer import Trainer
-from headwise.training.validation import Outputs, Shard
+from headwise.pytorch.architectures.registry import build_network
+from headwise.pytorch.data.batch import Batch, collate
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.pytorch.training.step import translation_objective
+from headwise.pytorch.training.trainer import Trainer
+from headwise.pytorch.training.validation import Outputs, Shard
+from headwise.runtime.search.engine import decode_tokens
 
 Pair = tuple[list[int], list[int]]
 DIGITS = range(4, 14)  # ids 0 to 3 are pad, start, end and unknown

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from headwise.architectures.registry import Network
-from headwise.inspect.recording import cross_attentions, recording
+from headwise.pytorch.architectures.registry import Network
+from headwise.pytorch.inspect.recording import cross_attentions, recording
 
 SRC = torch.tensor([[7, 5, 10, 3, 2], [4, 9, 2, 0, 0]])
 SRC_MASK = SRC != 0

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headwise.architectures.recurrent import FinalStates, ProjectedFinalState, Recurrent
-from headwise.architectures.registry import Network
+from headwise.pytorch.architectures.recurrent import FinalStates, ProjectedFinalState, Recurrent
+from headwise.pytorch.architectures.registry import Network
 
 SRC = torch.tensor([[7, 5, 10, 3, 8, 2], [4, 9, 2, 0, 0, 0], [6, 2, 0, 0, 0, 0]])
 SRC_MASK = SRC != 0

@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch_readers import score_pairs_with_torch
 
-from headwise.architectures.registry import Network, decoding_variants
 from headwise.config.settings import SearchSettings
 from headwise.contract import EncoderDecoder, SpecialIds
-from headwise.decode.candidates import CandidateTable
-from headwise.decode.engine import begin, decode_tokens, greedy_steps
-from headwise.decode.length_penalty import length_penalty
-from headwise.decode.request import SearchRequest
-from headwise.decode.stepwise import engine_of
 from headwise.errors import UserError
+from headwise.pytorch.architectures.registry import Network, decoding_variants
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.search.candidates import CandidateTable
+from headwise.runtime.search.engine import begin, decode_tokens, greedy_steps
+from headwise.runtime.search.length_penalty import length_penalty
+from headwise.runtime.search.request import SearchRequest
 
 VOCAB, EOS = 11, 2
 SHORT = SearchSettings(max_length_factor=1.0, max_length_extra=1)

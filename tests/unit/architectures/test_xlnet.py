@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.architectures.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask, relative_positions
+from headwise.pytorch.architectures.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask, relative_positions
 
 VOCAB, LENGTH = 30, 6
 

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from headwise.localisation.fill import TranslatedUnit
-from headwise.localisation.segments import MARKUP_LOST
-from headwise.localisation.unit import Code, Parts, Unit, UnitState
+from headwise.documents.fill import TranslatedUnit
+from headwise.documents.segments import MARKUP_LOST
+from headwise.documents.unit import Code, Parts, Unit, UnitState
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 BOLD, END = Code("<g>", inline=True), Code("</g>", inline=True)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from headwise.checkpoint.manifest import check_manifest, seal
-from headwise.data.split import ValidationSize
+from headwise.runtime.checkpoint.manifest import check_manifest, seal
+from headwise.text.files.split import ValidationSize
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 

@@ -14,29 +14,29 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import headwise
-from headwise.architectures.transformer import build_model
-from headwise.checkpoint.compiled import axes_for_library, compiled, fits, parameter_shapes
-from headwise.checkpoint.manifest import seal
-from headwise.checkpoint.sidecar_files import write_shortlist
-from headwise.checkpoint.trained import write_settings, write_weights
 from headwise.config.data import TranslationData
+from headwise.config.from_recipe import transformer_config
 from headwise.config.model import ModelConfig, RecurrentConfig, TransformerConfig
 from headwise.config.setting import converted
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.data.shortlist import Shortlist
-from headwise.data.tokenizer import Tokenizer
-from headwise.decode import engine
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
+from headwise.core.inference import prepare_for_inference
+from headwise.core.parameters import count_parameters, parameters_of
+from headwise.core.positions import SinusoidalPositions
 from headwise.errors import UserError
-from headwise.models import workers
-from headwise.models.workers import TASK_LINES
-from headwise.native.library import library
-from headwise.native.positions import sinusoid_table
-from headwise.network.from_recipe import transformer_config
-from headwise.network.inference import prepare_for_inference
-from headwise.network.parameters import count_parameters, parameters_of
-from headwise.network.positions import SinusoidalPositions
+from headwise.models.translation import workers
+from headwise.models.translation.workers import TASK_LINES
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.checkpoint.compiled import axes_for_library, compiled, fits, parameter_shapes
+from headwise.runtime.checkpoint.manifest import seal
+from headwise.runtime.checkpoint.sidecar_files import write_shortlist
+from headwise.runtime.checkpoint.trained import write_settings, write_weights
+from headwise.runtime.native.library import library
+from headwise.runtime.native.positions import sinusoid_table
+from headwise.runtime.search import engine
+from headwise.runtime.search.engine import decode_tokens
+from headwise.text.prepared.shortlist import Shortlist
+from headwise.text.tokens.tokenizer import Tokenizer
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 
@@ -211,7 +211,7 @@ def test_batches_are_no_larger_than_products_gain_from() -> None:
 def test_processes_are_for_what_torch_decodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     monkeypatch.setattr(workers, "usable_cores", lambda: 2)
-    share = "headwise.models.translator.translate_in_processes"
+    share = "headwise.models.translation.translator.translate_in_processes"
     monkeypatch.setattr(share, lambda *request: started.append(request[2]) or iter(()))
     lines, model = ["A dog"] * 2 * TASK_LINES, headwise.load(folder, "cpu")
     for settings in ({}, {"sample": True}, {"no_repeat_ngram": 2}):
@@ -259,7 +259,7 @@ def test_translating_does_without_torch(folder: Path, tmp_path: Path, code: str)
 
 
 UNASKED = {"tomllib", "difflib", "gzip", "unittest", "sacrebleu", "jaxtyping", "tqdm", "filelock"}
-UNASKED |= {"headwise.localisation.reading"}  # all file formats
+UNASKED |= {"headwise.documents.reading"}  # all file formats
 
 
 @needs_library

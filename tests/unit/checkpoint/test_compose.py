@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-from headwise.checkpoint.compose import write_composed
+from headwise.pytorch.checkpoint.compose import write_composed
 
 POOLER = "pooler.dense.weight"
 

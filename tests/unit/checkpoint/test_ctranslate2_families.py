@@ -11,8 +11,8 @@ from tokenizers import Tokenizer, models
 
 import headwise
 from headwise import cli
-from headwise.checkpoint.ctranslate2_families import open_encoder_or_decoder
 from headwise.errors import UserError
+from headwise.pytorch.checkpoint.ctranslate2_families import open_encoder_or_decoder
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 transformers = pytest.importorskip("transformers")

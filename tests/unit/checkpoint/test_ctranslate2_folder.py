@@ -12,15 +12,15 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from headwise import cli
-from headwise.checkpoint.ctranslate2_file import is_ctranslate2
-from headwise.checkpoint.ctranslate2_folder import read_ctranslate2
-from headwise.checkpoint.imported import write_foreign
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.contract import SpecialIds
 from headwise.errors import UserError
 from headwise.models.load import load
 from headwise.models.pretrained import PretrainedNetwork, longest_text
+from headwise.pytorch.checkpoint.ctranslate2_folder import read_ctranslate2
+from headwise.pytorch.checkpoint.imported import write_foreign
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.formats.ctranslate2_file import is_ctranslate2
+from headwise.runtime.tokenizers.vocabulary import read_vocabulary
 from headwise.serve.languages import language_pair_of
 
 ctranslate2 = pytest.importorskip("ctranslate2")

@@ -11,8 +11,8 @@ from tokenizers import Tokenizer, models
 
 import headwise
 from headwise import cli
-from headwise.checkpoint.ctranslate2_whisper import open_whisper
 from headwise.errors import UserError
+from headwise.runtime.formats.ctranslate2_whisper import open_whisper
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 transformers = pytest.importorskip("transformers")

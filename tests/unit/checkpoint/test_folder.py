@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import headwise
-from headwise.checkpoint.layout import is_family
 from headwise.cli import main
 from headwise.errors import UserError
 from headwise.models.model import Model
+from headwise.runtime.checkpoint.layout import is_family
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 

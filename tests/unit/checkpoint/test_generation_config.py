@@ -9,7 +9,8 @@ import pytest
 from tiny_families import write_tiny
 
 import headwise
-from headwise.checkpoint.generation_config import (
+from headwise.errors import UserError
+from headwise.runtime.checkpoint.generation_config import (
     ABOVE,
     CHECKS,
     HARMLESS,
@@ -20,7 +21,6 @@ from headwise.checkpoint.generation_config import (
     generation_config,
     read_generation_config,
 )
-from headwise.errors import UserError
 
 CONFIG = {"vocab_size": 40, "decoder_start_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 

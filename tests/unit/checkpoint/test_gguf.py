@@ -13,10 +13,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import headwise
 from headwise import cli
-from headwise.checkpoint.gguf_file import read_gguf_file
-from headwise.checkpoint.gguf_model import open_gguf
-from headwise.checkpoint.gguf_tokenizer import tokenizer_of
 from headwise.errors import UserError
+from headwise.runtime.formats.gguf_file import read_gguf_file
+from headwise.runtime.formats.gguf_model import open_gguf
+from headwise.runtime.tokenizers.gguf_tokenizer import tokenizer_of
 
 gguf = pytest.importorskip("gguf")
 transformers = pytest.importorskip("transformers")

@@ -22,14 +22,14 @@ from safetensors.torch import load_file
 from tiny_families import write_tiny
 
 import headwise
-from headwise.checkpoint.argos import open_argos
-from headwise.checkpoint.ctranslate2_file import added_tokens, read_ctranslate2_file, read_ctranslate2_settings
-from headwise.checkpoint.gguf_file import read_gguf_file
-from headwise.checkpoint.gguf_model import open_gguf
-from headwise.checkpoint.marian import read_marian
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.vocabulary import library_tokenizer
 from headwise.errors import UserError
+from headwise.pytorch.checkpoint.argos import open_argos
+from headwise.pytorch.checkpoint.marian import read_marian
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.formats.ctranslate2_file import added_tokens, read_ctranslate2_file, read_ctranslate2_settings
+from headwise.runtime.formats.gguf_file import read_gguf_file
+from headwise.runtime.formats.gguf_model import open_gguf
+from headwise.runtime.tokenizers.vocabulary import library_tokenizer
 
 TOKENS = ["<unk>", "<s>", "</s>", "\u2581", "a", "b", "ab", "\u2581a"]
 LLAMA = {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headwise.checkpoint.hub import folder_of, known_folder
 from headwise.errors import UserError
+from headwise.runtime.checkpoint.hub import folder_of, known_folder
 
 
 class Hub:

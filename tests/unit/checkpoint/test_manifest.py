@@ -17,21 +17,21 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import headwise
-from headwise.architectures.transformer import build_model
-from headwise.checkpoint import manifest, trained
-from headwise.checkpoint.imported import write_imported
-from headwise.checkpoint.manifest import MANIFEST, Digests, check_manifest, read_manifest, seal
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.sidecar_files import write_alignment, write_shortlist
-from headwise.checkpoint.trained import write_decoding, write_file, write_settings, write_weights
 from headwise.cli import main
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.data.shortlist import Shortlist
-from headwise.data.tokenizer import Tokenizer
+from headwise.core.parameters import parameters_of
 from headwise.errors import UserError
-from headwise.network.parameters import parameters_of
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.checkpoint.imported import write_imported
+from headwise.runtime.checkpoint import manifest, trained
+from headwise.runtime.checkpoint.manifest import MANIFEST, Digests, check_manifest, read_manifest, seal
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.checkpoint.sidecar_files import write_alignment, write_shortlist
+from headwise.runtime.checkpoint.trained import write_decoding, write_file, write_settings, write_weights
+from headwise.text.prepared.shortlist import Shortlist
+from headwise.text.tokens.tokenizer import Tokenizer
 
 TEXTS = ["A dog runs.", "Ein Hund rennt."]
 TOKENIZER = Tokenizer.train(TEXTS * 3, TranslationData(vocab_size=270))

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from headwise import cli
-from headwise.checkpoint.marian import marian_file, read_marian
-from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.errors import UserError
 from headwise.models.load import load
+from headwise.pytorch.checkpoint.marian import marian_file, read_marian
+from headwise.runtime.tokenizers.vocabulary import read_vocabulary
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 sentencepiece = pytest.importorskip("sentencepiece")

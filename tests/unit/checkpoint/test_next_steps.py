@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headwise.checkpoint.model_card import USAGE, card_commands, next_steps
 from headwise.cli import parse
+from headwise.runtime.checkpoint.model_card import USAGE, card_commands, next_steps
 
 CARD = """# A model
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from headwise import cli
-from headwise.checkpoint.other_formats import other_format
 from headwise.errors import UserError
 from headwise.models.load import load
+from headwise.runtime.formats.other_formats import other_format
 
 
 def opennmt(path: Path) -> None:

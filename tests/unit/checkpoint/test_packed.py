@@ -16,17 +16,17 @@ import pytest
 from unit.checkpoint.test_compiled import CONFIGS, SMALL, TEXTS, TOKENIZER, needs_library, network
 
 import headwise
-from headwise.checkpoint import manifest, packed
-from headwise.checkpoint.manifest import MANIFEST
-from headwise.checkpoint.pack import pack_model
-from headwise.checkpoint.packed import HEADER
-from headwise.checkpoint.trained import WEIGHTS, write_settings, write_weights
-from headwise.checkpoint.weights import WeightsFile
 from headwise.cli import main
 from headwise.config.model import ModelConfig
 from headwise.config.settings import RunConfig, SearchSettings
+from headwise.core.parameters import parameters_of
 from headwise.errors import UserError
-from headwise.network.parameters import parameters_of
+from headwise.runtime.checkpoint import manifest, packed
+from headwise.runtime.checkpoint.manifest import MANIFEST
+from headwise.runtime.checkpoint.pack import pack_model
+from headwise.runtime.checkpoint.packed import HEADER
+from headwise.runtime.checkpoint.trained import WEIGHTS, write_settings, write_weights
+from headwise.runtime.formats.weights import WeightsFile
 
 pytestmark = needs_library
 PROJECTION = "encoder.layers.0.ffn.up_proj.weight"
@@ -276,7 +276,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
 
 def test_without_the_library_nothing_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "model")
-    monkeypatch.setattr("headwise.checkpoint.pack.library", lambda: None)
+    monkeypatch.setattr("headwise.runtime.checkpoint.pack.library", lambda: None)
     with pytest.raises(UserError, match=r"model: is packed by the compiled library, which .+"):
         pack_model(folder)
 

@@ -15,14 +15,14 @@ from tiny_families import write_tiny
 from torch import Tensor
 
 import headwise
-from headwise.checkpoint.imported import write_imported
-from headwise.checkpoint.precision import dtype_for
-from headwise.checkpoint.published import read_checkpoint, unread_tensors
-from headwise.checkpoint.read import read_folder
+from headwise.core.build import FamilyNetwork
+from headwise.core.parameters import parameters_of
 from headwise.errors import UserError
 from headwise.models.pretrained import longest_text
-from headwise.network.build import FamilyNetwork
-from headwise.network.parameters import parameters_of
+from headwise.pytorch.checkpoint.imported import write_imported
+from headwise.pytorch.checkpoint.precision import dtype_for
+from headwise.pytorch.checkpoint.published import read_checkpoint, unread_tensors
+from headwise.runtime.checkpoint.read import read_folder
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import tokenizers
 
-from headwise.checkpoint.vocabulary import Vocabulary, bare, read_vocabulary
 from headwise.errors import UserError
+from headwise.runtime.tokenizers.vocabulary import Vocabulary, bare, read_vocabulary
 
 transformers = pytest.importorskip("transformers")
 sentencepiece = pytest.importorskip("sentencepiece")

@@ -15,23 +15,23 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from headwise.architectures.transformer import build_model
-from headwise.checkpoint import trained as module
-from headwise.checkpoint.manifest import seal
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.sidecar_files import read_shortlist, write_shortlist
-from headwise.checkpoint.trained import read_settings, write_settings, write_weights
-from headwise.checkpoint.write import write_files
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.data.shortlist import Shortlist
-from headwise.data.tokenizer import Tokenizer
-from headwise.decode.stepwise import engine_of
-from headwise.decode.translator import TextTranslator
+from headwise.core.parameters import parameters_of
+from headwise.core.transformer import Transformer
 from headwise.errors import UserError
-from headwise.network.parameters import parameters_of
-from headwise.network.transformer import Transformer
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.checkpoint.write import write_files
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.checkpoint import trained as module
+from headwise.runtime.checkpoint.manifest import seal
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.checkpoint.sidecar_files import read_shortlist, write_shortlist
+from headwise.runtime.checkpoint.trained import read_settings, write_settings, write_weights
+from headwise.runtime.search.translator import TextTranslator
+from headwise.text.prepared.shortlist import Shortlist
+from headwise.text.tokens.tokenizer import Tokenizer
 
 FILES = ["README.md", "SHA256SUMS", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "日本"]

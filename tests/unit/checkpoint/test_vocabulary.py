@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import tokenizers
 
-from headwise.checkpoint.vocabulary import read_vocabulary
 from headwise.errors import UserError
+from headwise.runtime.tokenizers.vocabulary import read_vocabulary
 
 TEXTS = ["A dog runs.", "the cat is on the mat", "dogs and cats run"]
 SENTENCES = [f"{who} {does} {where}." for who in ("A dog", "The cat", "He") for does in ("runs", "is", "sleeps")

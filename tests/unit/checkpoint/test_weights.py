@@ -10,15 +10,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from headwise.architectures.transformer import build_model
-from headwise.checkpoint.compiled import compiled
-from headwise.checkpoint.weights import WeightsFile
+from headwise.config.from_recipe import transformer_config
 from headwise.config.model import TransformerConfig
+from headwise.core.parameters import parameters_of
 from headwise.errors import UserError
-from headwise.native.library import library
-from headwise.native.linear import BLOCK
-from headwise.network.from_recipe import transformer_config
-from headwise.network.parameters import parameters_of
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.runtime.checkpoint.compiled import compiled
+from headwise.runtime.formats.weights import WeightsFile
+from headwise.runtime.native.library import library
+from headwise.runtime.native.linear import BLOCK
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is not there")
 TENSORS = {"b": torch.randn(3, 4), "a": torch.randn(7), "c": torch.randn(2, 0), "d": torch.randn(2, 3, 4)}

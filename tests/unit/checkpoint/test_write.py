@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from headwise.checkpoint.write import config_to_hf
 from headwise.families.registry import FAMILIES
+from headwise.pytorch.checkpoint.write import config_to_hf
 
 UNEVEN: dict[str, Any] = {  # every value is one that nobody would assume
     "d_model": 12,

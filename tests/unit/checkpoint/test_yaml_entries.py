@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headwise.checkpoint.marian import STRANGE, yaml_entries
 from headwise.errors import UserError
+from headwise.pytorch.checkpoint.marian import STRANGE, yaml_entries
 
 yaml = pytest.importorskip("yaml")
 PATH = Path("vocab.yml")

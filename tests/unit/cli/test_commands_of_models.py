@@ -11,8 +11,8 @@ from trying import ARGUMENTS, tried
 import headwise
 from headwise.cli import BY_NAME, main
 from headwise.errors import UserError
-from headwise.generation.label import SEVERAL
 from headwise.models.commands import BY_NETWORK, COMMANDS, check_command, commands_of
+from headwise.models.encoding.label import SEVERAL
 
 pytest.importorskip("jiwer")
 

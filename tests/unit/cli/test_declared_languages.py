@@ -9,20 +9,20 @@ import pytest
 import torch
 
 import headwise
-from headwise.architectures.registry import build_network
-from headwise.checkpoint.trained import write_settings, write_weights
 from headwise.cli import main
 from headwise.cli.pivot import followed_by
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.data.tokenizer import Tokenizer
+from headwise.core.parameters import parameters_of
+from headwise.documents.reading import parse_document
+from headwise.documents.unit import plain
 from headwise.errors import UserError
-from headwise.localisation.reading import parse_document
-from headwise.localisation.unit import plain
-from headwise.models.target_language import check_target, contradicts
-from headwise.network.parameters import parameters_of
+from headwise.models.translation.target_language import check_target, contradicts
+from headwise.pytorch.architectures.registry import build_network
+from headwise.runtime.checkpoint.trained import write_settings, write_weights
 from headwise.serve.files import parse_upload
+from headwise.text.tokens.tokenizer import Tokenizer
 
 TEXT, TAGS = "A dog", ("<2de>", "<2fr>", "<2pt_BR>")
 SHAPE: Any = {"d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1, "max_len": 40}

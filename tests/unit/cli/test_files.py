@@ -13,8 +13,8 @@ from headwise.cli.files import MOST_CHARACTERS, arriving, lines_of, output
 from headwise.config.setting import check_values
 from headwise.config.settings import SearchSettings
 from headwise.config.training import TrainConfig
-from headwise.data import corpus
 from headwise.errors import UserError
+from headwise.text.files import corpus
 
 
 def written(path: Path, text: str = "é\n") -> bytes:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from headwise.cli.parallel_texts import NamedText, parallel_texts, source_text, target_text, texts_to_score
-from headwise.data.corpus import read_pairs
-from headwise.data.file_checks import parse_pairs
-from headwise.data.prepared import spool
+from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
-from headwise.localisation.memory import memories_as_tsv
+from headwise.text.files.corpus import read_pairs
+from headwise.text.files.file_checks import parse_pairs
+from headwise.text.prepared.prepared import spool
 
 PAIRS = [("A dog runs.", "Ein Hund rennt."), ("Two cats.", "Zwei Katzen."), ("%d files", "%d Dateien")]
 TMX = """<tmx version="1.4"><header srclang="en"/><body>{}</body></tmx>"""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.cluster.folders import ClusterFolder, cluster_folder
+from headwise.serve.cluster.folders import ClusterFolder, cluster_folder
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headwise.cluster.shards import ResultShards
 from headwise.errors import UserError
+from headwise.serve.cluster.shards import ResultShards
 
 
 @dataclass(frozen=True)

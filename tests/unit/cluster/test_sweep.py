@@ -2,8 +2,8 @@
 
 import pytest
 
-from headwise.cluster.sweep import trials_from
 from headwise.errors import UserError
+from headwise.serve.cluster.sweep import trials_from
 
 
 def test_every_combination_is_a_trial() -> None:

@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import pytest
 
-from headwise.checkpoint.model_card import USAGE
 from headwise.config.data import PictureData
 from headwise.config.setting import POSITIVE, RATE, SHARE, Setting
 from headwise.config.settings import (
@@ -24,6 +23,7 @@ from headwise.config.settings import (
     recipe_names,
 )
 from headwise.errors import UserError
+from headwise.runtime.checkpoint.model_card import USAGE
 
 ANOTHER_VALUE = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v / 2 + 0.2, str: lambda v: v + "x"}
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.demo import contacts as module
-from headwise.demo.contacts import (
+from headwise.lab.demo import contacts as module
+from headwise.lab.demo.contacts import (
     KINDS,
     LENGTH,
     SHAPE,

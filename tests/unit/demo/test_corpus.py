@@ -8,9 +8,16 @@ from random import Random
 
 import pytest
 
-from headwise.demo.corpus import LANGUAGES, SPECIAL_TOKENS, DemoCorpus, generate_corpus, write_demo_corpus, write_target
-from headwise.demo.english import MONTHS, ORDINALS, time_forms, write_english
-from headwise.demo.moment import Moment, random_moment
+from headwise.lab.demo.corpus import (
+    LANGUAGES,
+    SPECIAL_TOKENS,
+    DemoCorpus,
+    generate_corpus,
+    write_demo_corpus,
+    write_target,
+)
+from headwise.lab.demo.english import MONTHS, ORDINALS, time_forms, write_english
+from headwise.lab.demo.moment import Moment, random_moment
 
 babel_dates = pytest.importorskip("babel.dates")
 

@@ -46,12 +46,12 @@ Page()
 ```
 
 ```python
-from headwise.tutorial import settings, show_source
+from headwise.lab.tutorial import settings, show_source
 show_source(settings)
 ```
 
 ```python
-from headwise.tutorial import check
+from headwise.lab.tutorial import check
 check("1.1", ...)
 ```
 """

@@ -78,8 +78,8 @@ def test_the_reference_has_the_python_api(pages: dict[str, str]) -> None:
     assert [name for name in names if f"::: headwise.{name}\n" not in pages["reference/python/index.md"]] == []
     (shown,) = re.findall(r"inherited_members: \[(.*)\]", pages["reference/python/index.md"])
     assert {*METHODS, "path", "methods", "network"} <= {*shown.split(", ")}
-    assert "::: headwise.models.translator.Translator\n" in pages["reference/python/models.md"]
-    assert "::: headwise.network.attention\n" in pages["reference/python/network.md"]
+    assert "::: headwise.models.translation.translator.Translator\n" in pages["reference/python/models.md"]
+    assert "::: headwise.core.attention\n" in pages["reference/python/network.md"]
 
 
 def test_the_reference_has_the_http_api(pages: dict[str, str]) -> None:

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 import headwise
-import headwise.inspect
-import headwise.network
-import headwise.tutorial
+import headwise.core
+import headwise.lab.tutorial
+import headwise.view
 from headwise.models.model import METHODS, Model
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "stable-names.md"
 ROW = re.compile(r"^\| `(?P<name>[\w.]+)` \| (?P<parameters>.*?) \| (?P<meaning>.*) \|$", re.MULTILINE)
 PACKAGES: dict[str, tuple[str, ...]] = {
     "headwise": tuple(name for name in headwise.__all__ if name != "__version__"),
-    "headwise.network": headwise.network.STABLE,
-    "headwise.inspect": headwise.inspect.STABLE,
-    "headwise.tutorial": tuple(headwise.tutorial.__all__),
+    "headwise.core": headwise.core.STABLE,
+    "headwise.view": headwise.view.STABLE,
+    "headwise.lab.tutorial": tuple(headwise.lab.tutorial.__all__),
 }
 DECLARED = [f"{package}.{name}" for package, names in PACKAGES.items() for name in names]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headwise.data.links import GoldLinks, Link, read_gold, read_links
 from headwise.errors import UserError
 from headwise.evaluate.alignment import score_alignment
+from headwise.text.files.links import GoldLinks, Link, read_gold, read_links
 
 
 def gold(sure: set[Link], possible: set[Link]) -> GoldLinks:

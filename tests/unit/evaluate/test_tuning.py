@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from headwise.config.settings import SearchSettings
-from headwise.decode.translator import Translation
 from headwise.errors import UserError
 from headwise.evaluate.tuning import tune_length_penalty
+from headwise.runtime.search.translator import Translation
 
 REFERENCE = [" ".join(f"w{line}{n}" for n in range(20)) for line in range(3)]
 

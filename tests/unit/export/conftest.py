@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from headwise.architectures.transformer import build_model
-from headwise.checkpoint.trained import write_settings, write_weights
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
-from headwise.data.tokenizer import Tokenizer
-from headwise.network.parameters import parameters_of
+from headwise.core.parameters import parameters_of
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.runtime.checkpoint.trained import write_settings, write_weights
+from headwise.text.tokens.tokenizer import Tokenizer
 
 LINES = ["A dog runs over the meadow.", "Ein Hund rennt über die Wiese.", "Two men are playing with it!"]
 

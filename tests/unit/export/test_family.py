@@ -8,11 +8,11 @@ import torch
 from tiny_families import write_tiny
 
 import headwise
-from headwise.checkpoint.read import read_folder
-from headwise.decode.stepwise import pad_right
 from headwise.errors import UserError
-from headwise.export.family import pretrained_export
-from headwise.export.run import export_model
+from headwise.pytorch.export.family import pretrained_export
+from headwise.pytorch.export.run import export_model
+from headwise.pytorch.search.stepwise import pad_right
+from headwise.runtime.checkpoint.read import read_folder
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "marian": ("marian", {}),
@@ -51,7 +51,7 @@ def test_what_is_forced_and_what_is_never_written(tmp_path: Path) -> None:
     only = list(range(20, 265))
     write_tiny(tmp_path / "model", "m2m", {}, {"forced_bos_token_id": 5, "bad_words_ids": [[i] for i in only]})
     export_model(tmp_path / "model", "ctranslate2", tmp_path / "out", texts=["A dog"])
-    from headwise.export import ctranslate2
+    from headwise.pytorch.export import ctranslate2
 
     exported = pretrained_export(read_folder(tmp_path / "model"), "ctranslate2")
     (found,) = ctranslate2.greedy_by_ctranslate2(exported, tmp_path / "out", ["A dog"])

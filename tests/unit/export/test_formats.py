@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 
 import headwise
-from headwise.checkpoint.ctranslate2_folder import read_ctranslate2
-from headwise.checkpoint.imported import write_foreign
-from headwise.checkpoint.read import read_folder
-from headwise.checkpoint.trained import write_decoding
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
-from headwise.data.tokenizer import Tokenizer
-from headwise.decode.stepwise import pad_right
-from headwise.export import ctranslate2, hf, onnx
-from headwise.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, sample_texts
-from headwise.export.run import export_model
+from headwise.pytorch.checkpoint.ctranslate2_folder import read_ctranslate2
+from headwise.pytorch.checkpoint.imported import write_foreign
+from headwise.pytorch.export import ctranslate2, hf, onnx
+from headwise.pytorch.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, sample_texts
+from headwise.pytorch.export.run import export_model
+from headwise.pytorch.search.stepwise import pad_right
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.checkpoint.trained import write_decoding
+from headwise.text.tokens.tokenizer import Tokenizer
 
 MakeModel = Callable[..., Path]
 TEXTS = ["A dog runs.", "Ein Hund rennt über die Wiese, </s> 12!", "日本"]

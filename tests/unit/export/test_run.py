@@ -12,17 +12,23 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import write_tiny
 
-from headwise.checkpoint.folder import Folder
-from headwise.checkpoint.imported import write_imported
-from headwise.checkpoint.manifest import MANIFEST
-from headwise.checkpoint.read import read_folder
+from headwise.config.from_recipe import stack_config, transformer_config
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import from_dict
 from headwise.errors import UserError
-from headwise.export import hf, run
-from headwise.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, has_uneven_heads, sample_texts
-from headwise.export.run import export_model
-from headwise.network.from_recipe import stack_config, transformer_config
+from headwise.pytorch.checkpoint.imported import write_imported
+from headwise.pytorch.export import hf, run
+from headwise.pytorch.export.exported import (
+    MAX_NEW_TOKENS,
+    ExportedModel,
+    exported_model,
+    has_uneven_heads,
+    sample_texts,
+)
+from headwise.pytorch.export.run import export_model
+from headwise.runtime.checkpoint.folder import Folder
+from headwise.runtime.checkpoint.manifest import MANIFEST
+from headwise.runtime.checkpoint.read import read_folder
 
 MakeModel = Callable[..., Path]
 

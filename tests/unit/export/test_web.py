@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 from tiny_families import write_tiny
 
-from headwise.checkpoint.read import read_folder
 from headwise.cli import main
 from headwise.config.data import TranslationData
 from headwise.config.settings import SearchSettings
-from headwise.data.tokenizer import Tokenizer
+from headwise.core.compiled import pack_network
 from headwise.errors import UserError
-from headwise.export.web import page, wasm
-from headwise.export.web.memory import Image, structure_layout
-from headwise.export.web.page import export_page, outline, page_tokenizer, unsupported_part
+from headwise.evaluate.pages.document import module_order
 from headwise.models.load import load, translation_folder
-from headwise.native import library as c
-from headwise.network.compiled import pack_network
-from headwise.report.document import module_order
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.native import library as c
+from headwise.serve.web import page, wasm
+from headwise.serve.web.memory import Image, structure_layout
+from headwise.serve.web.page import export_page, outline, page_tokenizer, unsupported_part
+from headwise.text.tokens.tokenizer import Tokenizer
 
 MakeModel = Callable[..., Path]
 NO_BINARIES = {"simd": b"simd", "relaxed": b"relaxed"}

@@ -11,12 +11,12 @@ from published import PUBLISHED, REFUSED
 from safetensors.torch import save_file
 
 import headwise
-from headwise.checkpoint.published import read_checkpoint
-from headwise.checkpoint.xlnet_names import shape_from_hf
+from headwise.config.network import NetworkConfig
+from headwise.core.build import build_empty
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES
-from headwise.network.build import build_empty
-from headwise.network.config import NetworkConfig
+from headwise.pytorch.checkpoint.published import read_checkpoint
+from headwise.pytorch.checkpoint.xlnet_names import shape_from_hf
 
 BERT = {
     "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12, "vocab_size": 11,

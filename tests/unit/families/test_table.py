@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.checkpoint.tensors import file_tensor
+from headwise.core.build import build
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES
 from headwise.families.table import Entry, entries
-from headwise.network.build import build
+from headwise.pytorch.checkpoint.tensors import file_tensor
 
 Configs = dict[str, dict[str, Any]]
 

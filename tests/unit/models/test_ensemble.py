@@ -13,23 +13,23 @@ import pytest
 import torch
 
 import headwise
-from headwise.architectures.registry import build_network
-from headwise.checkpoint.compiled import described
-from headwise.checkpoint.sidecar_files import write_shortlist
-from headwise.checkpoint.trained import write_settings, write_weights
 from headwise.cli import main
 from headwise.config.data import TranslationData
 from headwise.config.model import ModelConfig, RecurrentConfig, TransformerConfig
 from headwise.config.settings import RunConfig, SearchSettings, load_recipe
-from headwise.data.shortlist import Shortlist
-from headwise.data.tokenizer import Tokenizer
-from headwise.decode.engine import decode_tokens
-from headwise.decode.ensemble import AveragedNetworks
+from headwise.core.parameters import parameters_of
 from headwise.errors import UserError
-from headwise.models.ensemble import Ensemble
-from headwise.native.library import library
-from headwise.native.network import CompiledEnsemble
-from headwise.network.parameters import parameters_of
+from headwise.models.translation.ensemble import Ensemble
+from headwise.pytorch.architectures.registry import build_network
+from headwise.pytorch.search.ensemble import AveragedNetworks
+from headwise.runtime.checkpoint.compiled import described
+from headwise.runtime.checkpoint.sidecar_files import write_shortlist
+from headwise.runtime.checkpoint.trained import write_settings, write_weights
+from headwise.runtime.native.library import library
+from headwise.runtime.native.network import CompiledEnsemble
+from headwise.runtime.search.engine import decode_tokens
+from headwise.text.prepared.shortlist import Shortlist
+from headwise.text.tokens.tokenizer import Tokenizer
 
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "", "A man and a dog", "rennt"]
 TOKENIZER = Tokenizer.train(TEXTS * 3, TranslationData(vocab_size=270))

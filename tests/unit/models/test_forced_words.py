@@ -8,7 +8,7 @@ import pytest
 from tiny_families import vocabulary, write_tiny
 
 import headwise
-from headwise.inspect.pair import read_pair
+from headwise.view.pair import read_pair
 
 TEXTS = ["abc", "a longer text", ""]
 (WORD,) = vocabulary(behind=False).encode("K").ids

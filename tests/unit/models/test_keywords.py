@@ -12,7 +12,7 @@ from unit.checkpoint.test_compiled import small_model
 import headwise
 from headwise.config.settings import SearchSettings
 from headwise.errors import UserError
-from headwise.models.translator import Translator
+from headwise.models.translation.translator import Translator
 
 TEXTS = ["a dog", "two men", ""]
 TARGETS = ["ein Hund", "zwei", "nichts"]

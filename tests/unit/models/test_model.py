@@ -12,13 +12,13 @@ from tiny_families import write_tiny
 import headwise
 from headwise.errors import UserError
 from headwise.models import kinds
-from headwise.models.ensemble import Ensemble
 from headwise.models.kinds import KINDS, TRAINED
 from headwise.models.load import load_translator, load_translators
 from headwise.models.model import METHODS, Model
 from headwise.models.pretrained import PretrainedNetwork
-from headwise.models.translator import Translator
-from headwise.tasks.train import train
+from headwise.models.translation.ensemble import Ensemble
+from headwise.models.translation.translator import Translator
+from headwise.pytorch.tasks.train import train
 
 DOES = {  # kind of checkpoint: what it reads and writes, two methods that it has, two that it has not
     "bert": ("reads texts", ("embed", "fill_mask"), ("translate", "transcribe")),

@@ -7,18 +7,18 @@ import pytest
 import torch
 
 import headwise
-from headwise.architectures.transformer import build_model
-from headwise.checkpoint.sidecar_files import write_alignment
-from headwise.checkpoint.trained import read_settings, write_settings, write_weights
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
-from headwise.data.tokenizer import Tokenizer
 from headwise.errors import UserError
-from headwise.inspect.alignment import AlignmentHead
-from headwise.inspect.heads import Head, heads_by_layer
-from headwise.models.pruning import parse_count, write_pruned
-from headwise.models.translator import Translator
+from headwise.models.translation.translator import Translator
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.inspect.heads import Head, heads_by_layer
+from headwise.pytorch.models.pruning import parse_count, write_pruned
+from headwise.runtime.checkpoint.sidecar_files import write_alignment
+from headwise.runtime.checkpoint.trained import read_settings, write_settings, write_weights
+from headwise.text.tokens.tokenizer import Tokenizer
+from headwise.view.alignment import AlignmentHead
 
 TEXTS = ["a little dog runs", "two cats", "", "the old sofa sleeps"]
 REMOVED = {Head("encoder", 0, 1), Head("decoder", 1, 0), Head("cross", 0, 2), Head("cross", 0, 0)}

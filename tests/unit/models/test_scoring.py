@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch_readers import score_pairs_with_torch, score_texts_with_torch
 
-from headwise.architectures.transformer import build_model
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
-from headwise.data.tokenizer import Tokenizer
+from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.evaluate.score import PairScore, corpus_perplexity
-from headwise.network.transformer import Transformer
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.text.tokens.tokenizer import Tokenizer
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB = 23

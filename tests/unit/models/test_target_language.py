@@ -8,10 +8,10 @@ import pytest
 
 from headwise.cli.documents import _for_languages
 from headwise.config.data import TranslationData
-from headwise.data.tokenizer import Tokenizer
+from headwise.documents.reading import parse_document
 from headwise.errors import UserError
-from headwise.localisation.reading import parse_document
-from headwise.models.target_language import language_arguments, tagged_targets
+from headwise.models.translation.target_language import language_arguments, tagged_targets
+from headwise.text.tokens.tokenizer import Tokenizer
 
 TAGS = ("<2de>", "<2pt_BR>", "<2fr>", "<term>")
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
-from headwise.native import library as c
-from headwise.network.transformer import Transformer
+from headwise.core.transformer import Transformer
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.runtime.native import library as c
 
 SMALL = {
     "vocab_size": 12,

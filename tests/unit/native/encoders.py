@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from headwise.checkpoint.compiled_encoder import compiled_encoder
-from headwise.native.encoder import CompiledEncoder
-from headwise.network.build import build
-from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
-from headwise.network.transformer import EncoderOnly
+from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
+from headwise.core.build import build
+from headwise.core.transformer import EncoderOnly
+from headwise.runtime.checkpoint.compiled_encoder import compiled_encoder
+from headwise.runtime.native.encoder import CompiledEncoder
 
 VOCAB = 50
 BERT = StackConfig(

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.decode.ensemble import AveragedNetworks
-from headwise.native.network import CompiledNetwork, Decoding
+from headwise.pytorch.search.ensemble import AveragedNetworks
+from headwise.runtime.native.network import CompiledNetwork, Decoding
 
 
 class Steps:

@@ -12,18 +12,18 @@ from unit.native.test_families import logits as family_logits
 
 from headwise.config.data import TranslationData
 from headwise.config.settings import SearchSettings
-from headwise.data.tokenizer import Tokenizer
-from headwise.decode.candidates import CandidateTable
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
-from headwise.decode.translator import TextTranslator
+from headwise.core.compiled import pack_network
+from headwise.core.inference import prepare_for_inference
+from headwise.core.transformer import Transformer
 from headwise.errors import UserError
-from headwise.native.library import library
-from headwise.native.linear import Linear, to_bfloat16
-from headwise.native.network import CompiledEnsemble, CompiledNetwork
-from headwise.network.compiled import pack_network
-from headwise.network.inference import prepare_for_inference
-from headwise.network.transformer import Transformer
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.native.library import library
+from headwise.runtime.native.linear import Linear, to_bfloat16
+from headwise.runtime.native.network import CompiledEnsemble, CompiledNetwork
+from headwise.runtime.search.candidates import CandidateTable
+from headwise.runtime.search.engine import decode_tokens
+from headwise.runtime.search.translator import TextTranslator
+from headwise.text.tokens.tokenizer import Tokenizer
 
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 Build = Callable[..., Transformer]
@@ -119,7 +119,7 @@ def test_torch_gives_the_same_results(stack: dict[str, Any], monkeypatch: pytest
     """Without the library: rounded weights in float32."""
     model, tgt_in = build_family(stack), torch.randint(1, 24, (4, 9))
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    monkeypatch.setattr("headwise.network.inference.native_available", lambda model: False)
+    monkeypatch.setattr("headwise.core.inference.native_available", lambda model: False)
     found = family_logits(prepare_for_inference(model, "bfloat16"), tgt_in)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     wanted = family_logits(with_rounded_matrices(model), tgt_in)

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from headwise.native import build as original
-from headwise.native.library import SWITCH, usable_builds
+from headwise.runtime.native import build as original
+from headwise.runtime.native.library import SWITCH, usable_builds
 
 CPUINFO = Path("/proc/cpuinfo")
 FLAGS = CPUINFO.read_text().split() if CPUINFO.is_file() else []
@@ -76,7 +76,7 @@ def test_the_library_is_built(build: str, needs: str) -> None:
     """Otherwise all its tests would be skipped."""
     if build not in original.builds() or (needs and needs not in FLAGS):
         pytest.skip(f"{build} is not for here")
-    assert build in usable_builds(), "build it: python src/headwise/native/build.py"
+    assert build in usable_builds(), "build it: python src/headwise/runtime/native/build.py"
 
 
 @pytest.mark.compiles

@@ -16,14 +16,14 @@ import torch
 from sanitize.run import EMULATED, NARROW
 
 from headwise.config.settings import SearchSettings
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
-from headwise.native import build as original
-from headwise.native import library as c
-from headwise.native.linear import NUMBERS, Linear
-from headwise.native.network import CompiledNetwork
-from headwise.network.inference import prepare_for_inference
-from headwise.network.transformer import Transformer
+from headwise.core.inference import prepare_for_inference
+from headwise.core.transformer import Transformer
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.native import build as original
+from headwise.runtime.native import library as c
+from headwise.runtime.native.linear import NUMBERS, Linear
+from headwise.runtime.native.network import CompiledNetwork
+from headwise.runtime.search.engine import decode_tokens
 
 DRIVER = Path(__file__).with_name("kernels.c")
 AMX = original.BUILDS["x86_64"][original.UNTRIED]
@@ -262,7 +262,7 @@ def test_aarch64_is_bit_identical(
 @pytest.mark.skipif("avx2" not in c.usable_builds(), reason="needs avx2")
 def test_the_environment_selects_the_build() -> None:
     """No other build is loaded."""
-    code = "from headwise.native import library as c; print(c.instructions(), c.library()._name)"
+    code = "from headwise.runtime.native import library as c; print(c.instructions(), c.library()._name)"
     environment = {**os.environ, c.SWITCH: "avx2"}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["avx2", str(original.library_of("avx2"))]

@@ -12,19 +12,19 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from headwise.checkpoint.compiled import compiled, library_shape, parameter_shapes
+from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
 from headwise.contract import SearchCancelled, SearchOptions
-from headwise.decode.request import Bounds
+from headwise.core.build import build as build_network
+from headwise.core.transformer import DecoderOnly
 from headwise.errors import UserError
-from headwise.models.language_model import LibraryText
-from headwise.models.torch_language import TorchText
-from headwise.native import library as c
-from headwise.native.linear import NUMBERS
-from headwise.native.network import CompiledNetwork, Decoding
-from headwise.native.reading import token_log_probs
-from headwise.network.build import build as build_network
-from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
-from headwise.network.transformer import DecoderOnly
+from headwise.models.language.language_model import LibraryText
+from headwise.pytorch.models.language_model import TorchText
+from headwise.runtime.checkpoint.compiled import compiled, library_shape, parameter_shapes
+from headwise.runtime.native import library as c
+from headwise.runtime.native.linear import NUMBERS
+from headwise.runtime.native.network import CompiledNetwork, Decoding
+from headwise.runtime.native.reading import token_log_probs
+from headwise.runtime.search.request import Bounds
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 

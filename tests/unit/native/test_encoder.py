@@ -9,13 +9,13 @@ import pytest
 import torch
 from unit.native.encoders import BERT, CONFIGS, ROBERTA, arrays_of, random_encoder, small_encoder
 
-from headwise.checkpoint.compiled_encoder import compiled_encoder, encoder_shapes, supports_encoder
-from headwise.native import library as c
-from headwise.native import positions
-from headwise.native.linear import NUMBERS
-from headwise.network.config import NetworkConfig
-from headwise.network.relative import relative_buckets
-from headwise.network.transformer import EncoderOnly
+from headwise.config.network import NetworkConfig
+from headwise.core.extensions.relative import relative_buckets
+from headwise.core.transformer import EncoderOnly
+from headwise.runtime.checkpoint.compiled_encoder import compiled_encoder, encoder_shapes, supports_encoder
+from headwise.runtime.native import library as c
+from headwise.runtime.native import positions
+from headwise.runtime.native.linear import NUMBERS
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 TEXTS = [[5, 6, 7, 8], [9], [*range(49, 0, -1)], [3, 1, 4, 1, 5]]  # 1 is RoBERTa's padding

@@ -11,22 +11,22 @@ import torch
 from torch import Tensor, nn
 from unit.native.stepping import Steps
 
-from headwise.checkpoint.compiled import compiled as compile_arrays
-from headwise.checkpoint.compiled import library_shape, parameter_shapes
-from headwise.checkpoint.generation_config import DEFAULTS, GenerationConfig
+from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
 from headwise.contract import NEVER, Hypothesis, SpecialIds
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
+from headwise.core.build import build as build_network
+from headwise.core.compiled import native_available, shape_of, unsupported_module
+from headwise.core.feed_forward import ACTIVATIONS
+from headwise.core.inference import prepare_for_inference
+from headwise.core.transformer import Transformer
 from headwise.errors import UserError
-from headwise.native.library import library
-from headwise.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
-from headwise.native.network import CompiledNetwork
-from headwise.network.build import build as build_network
-from headwise.network.compiled import native_available, shape_of, unsupported_module
-from headwise.network.config import NetworkConfig, RotaryConfig, StackConfig
-from headwise.network.feed_forward import ACTIVATIONS
-from headwise.network.inference import prepare_for_inference
-from headwise.network.transformer import Transformer
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.checkpoint.compiled import compiled as compile_arrays
+from headwise.runtime.checkpoint.compiled import library_shape, parameter_shapes
+from headwise.runtime.checkpoint.generation_config import DEFAULTS, GenerationConfig
+from headwise.runtime.native.library import library
+from headwise.runtime.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
+from headwise.runtime.native.network import CompiledNetwork
+from headwise.runtime.search.engine import decode_tokens
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

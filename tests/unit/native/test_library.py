@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
+from headwise.core.inference import prepare_for_inference
 from headwise.errors import UserError
-from headwise.native import library as c
-from headwise.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler, library_of
-from headwise.native.network import ACTIVATIONS
-from headwise.native.search import EARLY_STOPPING
-from headwise.network.inference import prepare_for_inference
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.runtime.native import library as c
+from headwise.runtime.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler, library_of
+from headwise.runtime.native.network import ACTIVATIONS
+from headwise.runtime.native.search import EARLY_STOPPING
 
 BEST = next((name for name in c.usable_builds() if name not in (UNTRIED, ANYWHERE)), "")
 SCRIPT = """
@@ -28,10 +28,10 @@ import json
 import torch
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
-from headwise.architectures.transformer import build_model
-from headwise.network.inference import prepare_for_inference
+from headwise.runtime.search.engine import decode_tokens
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.core.inference import prepare_for_inference
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -140,7 +140,7 @@ def test_only_plain_c_on_a_better_processor(only: Callable[..., None], monkeypat
     ):
         assert c.instructions() == "" and c.usable_builds() == [ANYWHERE]
     model = build_model(TransformerConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2))
-    monkeypatch.setattr("headwise.network.inference.native_available", lambda _: False)  # it remembers the library
+    monkeypatch.setattr("headwise.core.inference.native_available", lambda _: False)  # it remembers the library
     with pytest.raises(UserError, match=rf"not built for this processor \({BEST}\): .*build"):
         prepare_for_inference(model, "int8")
 

@@ -22,24 +22,24 @@ from unit.native.test_speech import native as native_speech
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchCancelled, SearchOptions
-from headwise.decode.candidates import Candidates
-from headwise.decode.engine import decode_tokens
-from headwise.decode.request import Bounds
-from headwise.decode.stepwise import engine_of
+from headwise.core.attention import merge_heads, split_heads
+from headwise.core.compiled import pack_network
+from headwise.core.dropout import _drop
+from headwise.core.masks import PackedRows, Packing
+from headwise.core.transformer import Transformer
 from headwise.errors import UserError
-from headwise.native import library as c
-from headwise.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
-from headwise.native.encoder import CompiledEncoder
-from headwise.native.linear import NUMBERS, Linear
-from headwise.native.network import CompiledEnsemble, Decoding
-from headwise.native.reading import token_log_probs
-from headwise.native.search import Search
-from headwise.network.attention import merge_heads, split_heads
-from headwise.network.compiled import pack_network
-from headwise.network.dropout import _drop
-from headwise.network.masks import PackedRows, Packing
-from headwise.network.transformer import Transformer
-from headwise.training.packed import attend_by_library, packed_attention
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.pytorch.training.packed import attend_by_library, packed_attention
+from headwise.runtime.native import library as c
+from headwise.runtime.native.build import FLAGS, FOLDER, SOURCES, builds, compiler
+from headwise.runtime.native.encoder import CompiledEncoder
+from headwise.runtime.native.linear import NUMBERS, Linear
+from headwise.runtime.native.network import CompiledEnsemble, Decoding
+from headwise.runtime.native.reading import token_log_probs
+from headwise.runtime.native.search import Search
+from headwise.runtime.search.candidates import Candidates
+from headwise.runtime.search.engine import decode_tokens
+from headwise.runtime.search.request import Bounds
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 
@@ -459,11 +459,11 @@ from pathlib import Path
 import torch
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
+from headwise.runtime.search.engine import decode_tokens
+from headwise.pytorch.search.stepwise import engine_of
 from headwise.errors import UserError
-from headwise.architectures.transformer import build_model
-from headwise.network.compiled import pack_network
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.core.compiled import pack_network
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -498,8 +498,8 @@ FORKED = """
 import os
 import threading
 import torch
-from headwise.network.dropout import Dropout
-from headwise.native.library import training_library
+from headwise.core.dropout import Dropout
+from headwise.runtime.native.library import training_library
 
 torch.set_num_threads(2)
 assert training_library()
@@ -510,7 +510,7 @@ child = os.fork()
 if not child:
     torch.manual_seed(1)
     seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
-    from headwise.network.dropout import _drop
+    from headwise.core.dropout import _drop
     same = bool((_drop(x, None, seed, 1 << 15, 2.0, torch.float32).numpy() == wanted.numpy()).all())
     os._exit(0 if same else 3)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -529,8 +529,8 @@ import sys
 import threading
 from pathlib import Path
 import torch
-from headwise.network.dropout import _drop
-from headwise.native.library import training_library
+from headwise.core.dropout import _drop
+from headwise.runtime.native.library import training_library
 
 torch.set_num_threads(2)
 training_library()

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from unit.native.stepping import Steps
 
+from headwise.core.compiled import pack_network
+from headwise.core.inference import PrecisionVariants, prepare_for_inference
+from headwise.core.parameters import load_parameters
+from headwise.core.transformer import Transformer
 from headwise.errors import UserError
-from headwise.inspect.heads import Head, heads_left, parameters_without
-from headwise.native.library import library
-from headwise.native.network import CompiledNetwork
-from headwise.network.compiled import pack_network
-from headwise.network.inference import PrecisionVariants, prepare_for_inference
-from headwise.network.parameters import load_parameters
-from headwise.network.transformer import Transformer
+from headwise.pytorch.inspect.heads import Head, heads_left, parameters_without
+from headwise.runtime.native.library import library
+from headwise.runtime.native.network import CompiledNetwork
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

@@ -1,4 +1,4 @@
-"""The library's search with phrases compared with `decode.phrases` on the library's steps."""
+"""The library's search with phrases compared with `pytorch.search.phrases` on the library's steps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,11 +12,11 @@ from unit.native.stepping import by_steps
 from unit.native.test_search import native, same
 
 from headwise.config.settings import SearchSettings
-from headwise.decode.candidates import CandidateTable
-from headwise.decode.engine import decode_tokens
-from headwise.decode.stepwise import engine_of
-from headwise.native.library import library
-from headwise.network.transformer import Transformer
+from headwise.core.transformer import Transformer
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.native.library import library
+from headwise.runtime.search.candidates import CandidateTable
+from headwise.runtime.search.engine import decode_tokens
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

@@ -1,4 +1,4 @@
-"""The threads that share the products of a batch: `native/pool.c`."""
+"""The threads that share the products of a batch: `runtime/native/pool.c`."""
 
 import os
 import subprocess
@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from headwise.native import library as c
-from headwise.native.build import FOLDER, compiler
-from headwise.native.linear import NUMBERS, Linear
-from headwise.native.threads import SharedThreads, use_threads
+from headwise.runtime.native import library as c
+from headwise.runtime.native.build import FOLDER, compiler
+from headwise.runtime.native.linear import NUMBERS, Linear
+from headwise.runtime.native.threads import SharedThreads, use_threads
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 
@@ -88,7 +88,7 @@ def test_the_last_tasks_have_the_threads_of_finished_ones(monkeypatch: pytest.Mo
     seen: list[int] = []
     settings: list[tuple[int, bool]] = []
     monkeypatch.setattr(
-        "headwise.native.threads.c.library",
+        "headwise.runtime.native.threads.c.library",
         lambda: SimpleNamespace(headwise_set_threads=lambda most, shared: settings.append((most, shared is not None))),
     )
     shared = SharedThreads(5, 3)
@@ -126,8 +126,8 @@ def test_callers_at_once_get_their_own_results() -> None:
 
 FORKED = """
 import os, sys, numpy as np
-from headwise.native.linear import Linear
-from headwise.native.threads import use_threads
+from headwise.runtime.native.linear import Linear
+from headwise.runtime.native.threads import use_threads
 layer, x = Linear(np.ones((1003, 700), np.float32), None), np.ones((3, 700), np.float32)
 use_threads(3)
 wanted = layer(x)

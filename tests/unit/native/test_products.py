@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headwise.native.arrays import at
-from headwise.native.library import library, needed
-from headwise.native.linear import NUMBERS, Linear
+from headwise.runtime.native.arrays import at
+from headwise.runtime.native.library import library, needed
+from headwise.runtime.native.linear import NUMBERS, Linear
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

@@ -1,4 +1,4 @@
-"""The library's search compared with `decode.search` on the library's steps, and on the torch model."""
+"""The library's search compared with `pytorch.search.search` on the library's steps, and on the torch model."""
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
@@ -13,16 +13,16 @@ from unit.native.stepping import by_steps
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchOptions, SpecialIds, TimestampRules
-from headwise.decode.candidates import CandidateTable
-from headwise.decode.engine import begin, decode_tokens, greedy_steps, watch
-from headwise.decode.request import SearchRequest
-from headwise.decode.stepwise import engine_of
+from headwise.core.inference import prepare_for_inference
+from headwise.core.transformer import Transformer
 from headwise.errors import UserError
-from headwise.native.library import Ids, Options, library
-from headwise.native.network import CompiledEnsemble, CompiledNetwork
-from headwise.native.search import Search, options_of
-from headwise.network.inference import prepare_for_inference
-from headwise.network.transformer import Transformer
+from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.native.library import Ids, Options, library
+from headwise.runtime.native.network import CompiledEnsemble, CompiledNetwork
+from headwise.runtime.native.search import Search, options_of
+from headwise.runtime.search.candidates import CandidateTable
+from headwise.runtime.search.engine import begin, decode_tokens, greedy_steps, watch
+from headwise.runtime.search.request import SearchRequest
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

@@ -11,22 +11,22 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from headwise.checkpoint.compiled import compiled, library_shape, parameter_shapes
+from headwise.config.network import NetworkConfig, StackConfig
 from headwise.contract import SearchCancelled, SearchOptions, TimestampRules
-from headwise.decode.cancellation import Cancellation
-from headwise.decode.request import Bounds
+from headwise.core.build import build as build_network
+from headwise.core.compiled import pack_network
+from headwise.core.transformer import Transformer
 from headwise.errors import UserError
-from headwise.models.speech import LibrarySpeech
-from headwise.models.torch_speech import TorchSpeech
-from headwise.native import library as c
-from headwise.native.linear import NUMBERS
-from headwise.native.network import Decoding
-from headwise.native.search import Search
-from headwise.native.speech import CompiledSpeech
-from headwise.network.build import build as build_network
-from headwise.network.compiled import pack_network
-from headwise.network.config import NetworkConfig, StackConfig
-from headwise.network.transformer import Transformer
+from headwise.models.speech.speech_model import LibrarySpeech
+from headwise.pytorch.models.speech import TorchSpeech
+from headwise.runtime.checkpoint.compiled import compiled, library_shape, parameter_shapes
+from headwise.runtime.native import library as c
+from headwise.runtime.native.linear import NUMBERS
+from headwise.runtime.native.network import Decoding
+from headwise.runtime.native.search import Search
+from headwise.runtime.native.speech import CompiledSpeech
+from headwise.runtime.search.cancellation import Cancellation
+from headwise.runtime.search.request import Bounds
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 

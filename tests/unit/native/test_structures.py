@@ -7,8 +7,8 @@ from ctypes import Structure
 
 import pytest
 
-from headwise.native import library
-from headwise.native.build import FOLDER
+from headwise.runtime.native import library
+from headwise.runtime.native.build import FOLDER
 
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.h")))
 STRUCTURES = {kind.__name__: kind for kind in Structure.__subclasses__() if kind.__module__ == library.__name__}

@@ -1,4 +1,4 @@
-"""What the compiled library records for a walk: the values of `inspect.walk` in torch, in every build and precision."""
+"""What the compiled library records for a walk: the values of `pytorch.inspect.walk` in torch, in every build and precision."""
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -9,14 +9,14 @@ import pytest
 import torch
 from unit.native.walking import Recorded
 
-from headwise.inspect.record import WalkStep
-from headwise.inspect.walk import walk_record
-from headwise.native import library as c
-from headwise.native.library import library, usable_builds
-from headwise.native.network import CompiledNetwork
-from headwise.native.reading import read_pair_of_ids
-from headwise.network.inference import prepare_for_inference
-from headwise.network.transformer import Transformer
+from headwise.core.inference import prepare_for_inference
+from headwise.core.transformer import Transformer
+from headwise.pytorch.inspect.walk import walk_record
+from headwise.runtime.native import library as c
+from headwise.runtime.native.library import library, usable_builds
+from headwise.runtime.native.network import CompiledNetwork
+from headwise.runtime.native.reading import read_pair_of_ids
+from headwise.view.record import WalkStep
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 

@@ -1,6 +1,6 @@
-"""The steps of a walk as the compiled library records them, by their ids in `inspect.walk`.
+"""The steps of a walk as the compiled library records them, by their ids in `pytorch.inspect.walk`.
 
-The page of `export --to web` reads the same fields in JavaScript (`export/web/assets/walking.js`).
+The page of `export --to web` reads the same fields in JavaScript (`serve/web/assets/walking.js`).
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from headwise.native import library as c
-from headwise.native.arrays import Floats, at
-from headwise.native.network import CompiledNetwork, head_columns
+from headwise.runtime.native import library as c
+from headwise.runtime.native.arrays import Floats, at
+from headwise.runtime.native.network import CompiledNetwork, head_columns
 
 ROWS = {  # fields with d_model columns, and the ids of their steps
     "embeddings": "embeddings", "positions": "position-codes", "sum": "embedded", "embedded": "embedded-norm",

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from headwise.checkpoint.trained import write_settings
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.results.runs import Run, read_runs
+from headwise.lab.results.runs import Run, read_runs
+from headwise.runtime.checkpoint.trained import write_settings
 
 MakeRun = Callable[..., Run]
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from headwise.errors import UserError
-from headwise.report.figures import render_figure
-from headwise.results.curves import learning_curves, read_points, validation_table
-from headwise.results.runs import group_runs
+from headwise.evaluate.pages.figures import render_figure
+from headwise.lab.results.curves import learning_curves, read_points, validation_table
+from headwise.lab.results.runs import group_runs
 
 
 def log(shift: float = 0.0, steps: int = 3) -> list[dict[str, Any]]:

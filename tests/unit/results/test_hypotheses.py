@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headwise.config.settings import SearchSettings
-from headwise.decode.translator import Translation
 from headwise.errors import UserError
-from headwise.results.hypotheses import EvaluationSet, Hypotheses, describe_decoding
+from headwise.lab.results.hypotheses import EvaluationSet, Hypotheses, describe_decoding
+from headwise.runtime.search.translator import Translation
 
 TEXTS = EvaluationSet("news", ["a", "b"], [["a", "b"]])
 
@@ -38,7 +38,7 @@ def run(make_run: Any) -> Any:
 
 
 def of(run: Any, monkeypatch: pytest.MonkeyPatch, model: Echo, **overrides: Any) -> list[str]:
-    monkeypatch.setattr("headwise.results.hypotheses.load_translator", lambda *_: model)
+    monkeypatch.setattr("headwise.lab.results.hypotheses.load_translator", lambda *_: model)
     return Hypotheses(run, "cpu", overrides, lambda _: None).of(TEXTS)
 
 

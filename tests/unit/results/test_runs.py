@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headwise.errors import UserError
-from headwise.results.runs import group_runs, read_runs
+from headwise.lab.results.runs import group_runs, read_runs
 
 
 def grouped(runs: Any, **patterns: str) -> dict[str, list[str]]:

@@ -10,10 +10,10 @@ import pytest
 from headwise.errors import UserError
 from headwise.evaluate.bleu import corpus_scores, measures
 from headwise.evaluate.significance import paired_bootstrap
-from headwise.results.formats import as_csv, latex, markdown
-from headwise.results.hypotheses import EvaluationSet
-from headwise.results.runs import Group, group_runs
-from headwise.results.table import Cell, ResultsColumn, ResultsTable, Row, check_baseline, score_table
+from headwise.lab.results.formats import as_csv, latex, markdown
+from headwise.lab.results.hypotheses import EvaluationSet
+from headwise.lab.results.runs import Group, group_runs
+from headwise.lab.results.table import Cell, ResultsColumn, ResultsTable, Row, check_baseline, score_table
 
 REFERENCE = [f"the cat number {n} sat on a mat with the dog ." for n in range(30)]
 TEST = EvaluationSet("news", REFERENCE, [REFERENCE])

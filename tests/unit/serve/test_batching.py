@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headwise.decode.cancellation import check_cancelled
 from headwise.errors import UserError
+from headwise.runtime.search.cancellation import check_cancelled
 from headwise.serve.batching import Batcher, BatchSettings, QueueFull
 from headwise.serve.cache import MOST_CHARACTERS, SentenceCache
 

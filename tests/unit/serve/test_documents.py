@@ -14,7 +14,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 from waiting import wait_until
 
-from headwise.localisation.segments import SentenceOutput
+from headwise.documents.segments import SentenceOutput
 from headwise.serve.document_session import DocumentSession
 from headwise.serve.documents import DocumentFault, DocumentLimits, DocumentProcesses, OpenDocuments, in_thread
 from headwise.serve.parameters import RequestError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from headwise.documents.segments import SentenceRequest
 from headwise.errors import UserError
-from headwise.localisation.segments import SentenceRequest
 from headwise.serve.batching import BatchSettings, estimate_tokens
 from headwise.serve.document_session import DocumentSession
 from headwise.serve.documents import OpenDocuments, in_thread

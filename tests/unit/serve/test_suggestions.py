@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from headwise.documents.memory import read_memory_pairs
 from headwise.errors import UserError
-from headwise.localisation.memory import read_memory_pairs
 from headwise.serve.parameters import RequestError
 from headwise.serve.suggestions import suggestions_file
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.localisation.segments import CODES_CHANGED, GUESSED
-from headwise.localisation.sentences import MAX_SENTENCE
+from headwise.documents.segments import CODES_CHANGED, GUESSED
+from headwise.documents.sentences import MAX_SENTENCE
 from headwise.serve.batching import BatchSettings
 from headwise.serve.document_session import DocumentSession
 from headwise.serve.documents import OpenDocuments, in_thread

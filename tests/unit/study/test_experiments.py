@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from headwise.data.links import GoldLinks, read_gold
 from headwise.errors import UserError
 from headwise.evaluate.alignment import score_alignment
-from headwise.study import distance, gradients, interpretability, learning, translation
-from headwise.study import scaled_dot_product as scaled
-from headwise.study.claim import Plan, best_rates, select_rows
-from headwise.study.claims import CLAIMS
-from headwise.study.contenders import ALL, TOLERANCE, matched, size, width_for
-from headwise.study.finding import rows_of_units
-from headwise.study.statement import Row
-from headwise.study.units import Unit, measure_unit
+from headwise.lab.study import distance, gradients, interpretability, learning, translation
+from headwise.lab.study import scaled_dot_product as scaled
+from headwise.lab.study.claim import Plan, best_rates, select_rows
+from headwise.lab.study.claims import CLAIMS
+from headwise.lab.study.contenders import ALL, TOLERANCE, matched, size, width_for
+from headwise.lab.study.finding import rows_of_units
+from headwise.lab.study.statement import Row
+from headwise.lab.study.units import Unit, measure_unit
+from headwise.text.files.links import GoldLinks, read_gold
 
 TOY = Plan("toy")
 ROWS: dict[str, list[Row]] = {}

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from headwise.study import fingerprint as prints
-from headwise.study.claims import CLAIMS
-from headwise.study.fingerprint import definitions, fingerprint_of
+from headwise.lab.study import fingerprint as prints
+from headwise.lab.study.claims import CLAIMS
+from headwise.lab.study.fingerprint import definitions, fingerprint_of
 
 CACHES = (prints._of_module, prints._tree, prints._top_level, prints._imported)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.study.graph import count_chain, longest_chain, shortest_path
+from headwise.lab.study.graph import count_chain, longest_chain, shortest_path
 
 
 def test_the_longest_and_the_shortest_way() -> None:

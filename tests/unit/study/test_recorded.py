@@ -15,16 +15,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headwise.study import distance, translation
-from headwise.study.claim import Plan
-from headwise.study.claims import CLAIMS
-from headwise.study.finding import Finding, rows_of_units
-from headwise.study.fingerprint import fingerprint_of
-from headwise.study.learning import train_network
-from headwise.study.markdown import claim_as_markdown
-from headwise.study.units import Unit
-from headwise.tasks.run import TrainRequest
-from headwise.tasks.train import train_model
+from headwise.lab.study import distance, translation
+from headwise.lab.study.claim import Plan
+from headwise.lab.study.claims import CLAIMS
+from headwise.lab.study.finding import Finding, rows_of_units
+from headwise.lab.study.fingerprint import fingerprint_of
+from headwise.lab.study.learning import train_network
+from headwise.lab.study.markdown import claim_as_markdown
+from headwise.lab.study.units import Unit
+from headwise.pytorch.tasks.run import TrainRequest
+from headwise.pytorch.tasks.train import train_model
 
 RESULTS = Path(__file__).resolve().parents[3] / "benchmarks/results"
 REPORTS = sorted(RESULTS.glob("study-*.json"))

@@ -16,13 +16,13 @@ import pytest
 
 from headwise import cli
 from headwise.errors import UserError
-from headwise.report.figures import Figure, Panel
-from headwise.study import claims
-from headwise.study.claim import Claim, Plan, mean_of, series
-from headwise.study.finding import networks_trained
-from headwise.study.run import StudyRequest, estimate, request_of, run_study, study
-from headwise.study.statement import Row, Statement, over_seeds
-from headwise.study.units import Unit, tuning_units
+from headwise.evaluate.pages.figures import Figure, Panel
+from headwise.lab.study import claims
+from headwise.lab.study.claim import Claim, Plan, mean_of, series
+from headwise.lab.study.finding import networks_trained
+from headwise.lab.study.run import StudyRequest, estimate, request_of, run_study, study
+from headwise.lab.study.statement import Row, Statement, over_seeds
+from headwise.lab.study.units import Unit, tuning_units
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,8 @@ def test_statements_are_open_until_everything_is_measured(tmp_path: Path) -> Non
 
 KILLED = """
 from pathlib import Path
-from headwise.study.claim import Plan
-from headwise.study.run import StudyRequest, run_study
+from headwise.lab.study.claim import Plan
+from headwise.lab.study.run import StudyRequest, run_study
 if __name__ == "__main__":
     run_study(StudyRequest(Path({out!r}), ("gradients",), 2, Plan("toy"), jobs=2))
 """

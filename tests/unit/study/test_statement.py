@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from headwise.report.statistics import Estimate
-from headwise.study.statement import (
+from headwise.evaluate.pages.statistics import Estimate
+from headwise.lab.study.statement import (
     NoRows,
     NotMeasured,
     Row,

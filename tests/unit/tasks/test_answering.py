@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from headwise.data.encoded import EncodedText
-from headwise.generation.answer import Passage
-from headwise.tasks.answering import span_loss
+from headwise.models.encoding.answer import Passage
+from headwise.pytorch.tasks.answering import span_loss
+from headwise.text.prepared.encoded import EncodedText
 
 
 def test_padding_does_not_change_the_loss() -> None:

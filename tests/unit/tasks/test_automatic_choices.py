@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from headwise.checkpoint.trained import write_settings
 from headwise.config.settings import RunConfig, apply_settings
-from headwise.native.library import training_library
-from headwise.tasks.automatic import report_batching, resolve_auto
-from headwise.tasks.initial_model import merged_config
-from headwise.tasks.job import TrainRequest
-from headwise.training.packed import LONGEST, NARROWEST
+from headwise.pytorch.tasks.automatic import report_batching, resolve_auto
+from headwise.pytorch.tasks.initial_model import merged_config
+from headwise.pytorch.tasks.job import TrainRequest
+from headwise.pytorch.training.packed import LONGEST, NARROWEST
+from headwise.runtime.checkpoint.trained import write_settings
+from headwise.runtime.native.library import training_library
 
 REQUEST = TrainRequest("tiny", [], [], "out", device="cpu")
 needs_library = pytest.mark.skipif(training_library() is None, reason="the compiled library is not there")
@@ -28,7 +28,7 @@ def precision(*settings: str, request: TrainRequest = REQUEST, folder: Path = Pa
 @pytest.fixture(params=[True, False], ids=["with units", "without"])
 def units(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the processor multiplies in bfloat16."""
-    monkeypatch.setattr("headwise.training.packed.multiplies_bfloat16", lambda: request.param)
+    monkeypatch.setattr("headwise.pytorch.training.packed.multiplies_bfloat16", lambda: request.param)
     return request.param
 
 
@@ -58,7 +58,7 @@ def test_batching_does_not_depend_on_the_library(
     there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """But without it the run warns of padding."""
-    monkeypatch.setattr("headwise.training.packed.training_library", lambda: "a library" if there else None)
+    monkeypatch.setattr("headwise.pytorch.training.packed.training_library", lambda: "a library" if there else None)
     assert choice() == "random"
     for batching, warns in (("random", not there), ("bucketed", False)):
         report_batching(REQUEST, apply_settings(RunConfig(), [f"train.batching={batching}"]))

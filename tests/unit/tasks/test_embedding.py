@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.data.contrastive import ContrastiveDataset
-from headwise.data.contrastive_texts import read_contrastive
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
-from headwise.tasks.embedding import contrastive_loss
+from headwise.pytorch.data.contrastive import ContrastiveDataset
+from headwise.pytorch.tasks.embedding import contrastive_loss
+from headwise.text.files.contrastive_texts import read_contrastive
 
 NONE = torch.eye(2, dtype=torch.bool)
 

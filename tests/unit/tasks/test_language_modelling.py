@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.architectures.hf_layouts import language_model_config
-from headwise.checkpoint.from_scratch import ScratchLayout, check_layout
-from headwise.checkpoint.write import config_to_hf
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
 from headwise.config.training import TrainConfig
-from headwise.data.blocks import load_blocks
-from headwise.data.documents import DocumentTokenizer, PreparedText, prepare_documents
+from headwise.core.build import build
+from headwise.core.heads import CappedLanguageHead, ScaledLanguageHead
+from headwise.core.transformer import DecoderOnly
 from headwise.errors import UserError
-from headwise.network.build import build
-from headwise.network.heads import CappedLanguageHead, ScaledLanguageHead
-from headwise.network.transformer import DecoderOnly
-from headwise.tasks.language_modelling import LanguageJob, block_loss, language_objective
-from headwise.training.validation import Shard
+from headwise.pytorch.architectures.hf_layouts import language_model_config
+from headwise.pytorch.checkpoint.from_scratch import ScratchLayout, check_layout
+from headwise.pytorch.checkpoint.write import config_to_hf
+from headwise.pytorch.data.blocks import load_blocks
+from headwise.pytorch.tasks.language_modelling import LanguageJob, block_loss, language_objective
+from headwise.pytorch.training.validation import Shard
+from headwise.text.files.documents import DocumentTokenizer, PreparedText, prepare_documents
 
 CPU = torch.device("cpu")
 SHAPE = {"task": "lm", "d_model": 16, "d_ff": 24, "n_heads": 2, "n_decoder_layers": 2, "norm_position": "pre",

@@ -7,8 +7,8 @@ import torch
 from saving import save_checkpoint
 
 from headwise.errors import UserError
-from headwise.tasks.resuming import WEIGHTS, WRITTEN, check_out, mark_started
-from headwise.training.checkpoint import CHECKPOINTS, STARTED, Checkpoint, remove_old
+from headwise.pytorch.tasks.resuming import WEIGHTS, WRITTEN, check_out, mark_started
+from headwise.pytorch.training.checkpoint import CHECKPOINTS, STARTED, Checkpoint, remove_old
 
 
 def save(folder: Path, step: int) -> None:

@@ -11,8 +11,8 @@ import torch
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from headwise.errors import UserError
-from headwise.tasks import ranks
-from headwise.tasks.job import TrainRequest
+from headwise.pytorch.tasks import ranks
+from headwise.pytorch.tasks.job import TrainRequest
 
 REQUEST = TrainRequest("tiny", [], [], "out")
 

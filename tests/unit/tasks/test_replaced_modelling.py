@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.architectures.hf_layouts import electra_configs
 from headwise.config.model import TransformerConfig
 from headwise.config.training import TrainConfig
-from headwise.data.masked_sequences import MaskedBatch
-from headwise.data.masking import Masking
 from headwise.errors import UserError
-from headwise.tasks.replaced_modelling import (
+from headwise.pytorch.architectures.hf_layouts import electra_configs
+from headwise.pytorch.data.masked_sequences import MaskedBatch
+from headwise.pytorch.tasks.replaced_modelling import (
     ALL_MASKED,
     Electra,
     build_electra,
@@ -21,6 +20,7 @@ from headwise.tasks.replaced_modelling import (
     replaced_objective,
     sampled_tokens,
 )
+from headwise.text.prepared.masking import Masking
 
 SHAPE = TransformerConfig(task="rtd", vocab_size=20, d_model=32, d_ff=48, n_heads=4, n_encoder_layers=1, dropout=0.0,
                     positions="learned", activation="gelu")  # fmt: skip

@@ -9,15 +9,15 @@ import pytest
 import torch
 from saving import save_checkpoint
 
-from headwise.checkpoint.model_card import model_card
-from headwise.checkpoint.trained import read_run, write_settings
 from headwise.config.data import TranslationData
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.errors import UserError
-from headwise.tasks.job import TrainRequest
-from headwise.tasks.resuming import added_files, check_add, check_resumed, with_all_batches
-from headwise.training.checkpoint import CHECKPOINTS, Checkpoint
+from headwise.pytorch.tasks.job import TrainRequest
+from headwise.pytorch.tasks.resuming import added_files, check_add, check_resumed, with_all_batches
+from headwise.pytorch.training.checkpoint import CHECKPOINTS, Checkpoint
+from headwise.runtime.checkpoint.model_card import model_card
+from headwise.runtime.checkpoint.trained import read_run, write_settings
 
 ABOUT: dict[str, Any] = {"recipe": "run", "headwise": "1", "torch": "2", "python": "3"}
 ABOUT["corpus"] = {"key": "a", "train": ["t"], "valid": ["v"], "pairs": 1, "dropped": {}}

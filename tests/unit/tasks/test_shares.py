@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from headwise.config.tasks import TASKS
-from headwise.tasks.run import TrainRequest
-from headwise.tasks.train import train_model
-from headwise.training.parallel import interleave
-from headwise.training.trainer import Trainer
-from headwise.training.validation import Shard
+from headwise.pytorch.tasks.run import TrainRequest
+from headwise.pytorch.tasks.train import train_model
+from headwise.pytorch.training.parallel import interleave
+from headwise.pytorch.training.trainer import Trainer
+from headwise.pytorch.training.validation import Shard
 
 SHAPE = ["model.d_model=16", "model.d_ff=24", "model.n_heads=2", "train.threads=1"]
 DECODER, PIECES = ["model.n_decoder_layers=1"], ["data.vocab_size=290"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.tasks.parallel_text import MEASURED, few_training_pairs, few_validation_pairs, large_vocabulary
+from headwise.pytorch.tasks.parallel_text import MEASURED, few_training_pairs, few_validation_pairs, large_vocabulary
 
 ROOT = Path(__file__).resolve().parents[3]
 

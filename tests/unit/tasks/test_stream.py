@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from headwise.config.settings import RunConfig, apply_settings
-from headwise.data.batch import Batch
-from headwise.data.batching import unchanged_tokens
-from headwise.data.corpus import Corpus
-from headwise.data.prepared import PreparedCorpus, prepare, train_tokenizer
-from headwise.data.stream import ALL_BATCHES
-from headwise.data.tokenizer import Tokenizer
-from headwise.tasks.translation import TranslationJob
+from headwise.pytorch.data.batch import Batch
+from headwise.pytorch.data.batching import unchanged_tokens
+from headwise.pytorch.data.stream import ALL_BATCHES
+from headwise.pytorch.tasks.translation import TranslationJob
+from headwise.text.files.corpus import Corpus
+from headwise.text.prepared.prepared import PreparedCorpus, prepare, train_tokenizer
+from headwise.text.tokens.tokenizer import Tokenizer
 
 CONFIG = apply_settings(RunConfig(), ["data.vocab_size=300", "train.tokens_per_batch=40", "train.batching=random"])
 Material = tuple[PreparedCorpus, Tokenizer]

@@ -7,23 +7,23 @@ import pytest
 import torch
 from torch_readers import align_with_torch
 
-from headwise.architectures.transformer import build_model
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, apply_settings, check
 from headwise.config.training import TrainConfig
-from headwise.data.alignment import corpus_links
-from headwise.data.batch import Batch, collate
-from headwise.data.columns import Column
-from headwise.data.corpus import Corpus
-from headwise.data.prepared import prepare
-from headwise.data.tokenizer import Tokenizer
+from headwise.core.transformer import Transformer
 from headwise.errors import UserError
-from headwise.inspect.alignment import AlignmentHead
-from headwise.inspect.recording import recording
-from headwise.network.transformer import Transformer
-from headwise.tasks.alignment import alignment_objective, first_head
-from headwise.training.step import Objective, translation_objective
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.data.batch import Batch, collate
+from headwise.pytorch.inspect.recording import recording
+from headwise.pytorch.tasks.alignment import alignment_objective, first_head
+from headwise.pytorch.training.step import Objective, translation_objective
+from headwise.text.files.alignment import corpus_links
+from headwise.text.files.columns import Column
+from headwise.text.files.corpus import Corpus
+from headwise.text.prepared.prepared import prepare
+from headwise.text.tokens.tokenizer import Tokenizer
+from headwise.view.alignment import AlignmentHead
 
 PAIRS = [("a little dog !", "ein kleiner Hund !"), ("cats", "die Katzen"), ("the sofa", "Sofa")]
 LINKS = [[(0, 0), (1, 1), (2, 2)], [(0, 0), (0, 1)], [(0, 0), (1, 0)]]

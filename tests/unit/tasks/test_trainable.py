@@ -5,10 +5,10 @@ from pathlib import Path
 import torch
 from tiny_families import write_tiny
 
-from headwise.checkpoint.read import read_folder
 from headwise.config.training import TrainConfig
-from headwise.tasks.pretrained import make_trainable
-from headwise.training.optimizer import make_optimizer
+from headwise.pytorch.tasks.pretrained import make_trainable
+from headwise.pytorch.training.optimizer import make_optimizer
+from headwise.runtime.checkpoint.read import read_folder
 
 
 def test_saved_moments_match_their_weights(tmp_path: Path) -> None:

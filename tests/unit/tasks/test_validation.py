@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.architectures.transformer import build_model
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
-from headwise.data.tokenizer import Tokenizer
-from headwise.decode.translator import TextTranslator, Translation
-from headwise.native.network import CompiledNetwork
-from headwise.network.compiled import native_available
-from headwise.tasks.translation import bleu
-from headwise.tasks.validation import CHUNK, FIRST, validation_translations
+from headwise.core.compiled import native_available
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.tasks.translation import bleu
+from headwise.pytorch.tasks.validation import CHUNK, FIRST, validation_translations
+from headwise.runtime.native.network import CompiledNetwork
+from headwise.runtime.search.translator import TextTranslator, Translation
+from headwise.text.tokens.tokenizer import Tokenizer
 
 TEXTS = ["A dog runs across the field .", "Two men are talking .", "The dog sees the men ."]
 TOKENIZER = Tokenizer.train(TEXTS * 10, TranslationData(vocab_size=290))
@@ -75,6 +75,6 @@ def test_a_model_that_ends_its_sentences_is_judged_as_by_evaluate(
     short = replace(CONFIG, max_length_factor=1.0, max_length_extra=5)
     ours = [*validation_translations(network, TOKENIZER, short, None, pairs(40))]
     assert [count for _, count, _, _ in calls] == [FIRST, 8] and not calls[1][2]
-    monkeypatch.setattr("headwise.tasks.validation.native_available", lambda _: False)
+    monkeypatch.setattr("headwise.pytorch.tasks.validation.native_available", lambda _: False)
     assert [*validation_translations(network, TOKENIZER, short, None, pairs(40))] == ours
     assert calls[-1][0].model is network

@@ -26,21 +26,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.batch import Batch, collate
-from headwise.data.stream import ALL_BATCHES, BatchShare, EndlessStream, batches_of_epochs
 from headwise.errors import NonFiniteError, UserError
-from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths
-from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, read_log
-from headwise.training.parallel import ParallelTrainer
-from headwise.training.ranks import Ranks, full_tensor, process_group
-from headwise.training.sharded import ShardedTrainer, shard
-from headwise.training.step import nll_of, translation_objective
-from headwise.training.trainer import Trainer
-from headwise.training.validation import Outputs, Shard, mean_over_shards
+from headwise.evaluate.logs import TRAINING_LOG, VALIDATION_LOG, read_log
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.data.batch import Batch, collate
+from headwise.pytorch.data.stream import ALL_BATCHES, BatchShare, EndlessStream, batches_of_epochs
+from headwise.pytorch.training.checkpoint import CHECKPOINTS, checkpoint_paths
+from headwise.pytorch.training.parallel import ParallelTrainer
+from headwise.pytorch.training.ranks import Ranks, full_tensor, process_group
+from headwise.pytorch.training.sharded import ShardedTrainer, shard
+from headwise.pytorch.training.step import nll_of, translation_objective
+from headwise.pytorch.training.trainer import Trainer
+from headwise.pytorch.training.validation import Outputs, Shard, mean_over_shards
 
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 2}
 MODEL = TransformerConfig(vocab_size=11, dropout=0.0, **SHAPE)

@@ -13,8 +13,8 @@ from saving import save_checkpoint
 from torch import Tensor
 
 from headwise.errors import UserError, WriteError
-from headwise.training import checkpoint as module
-from headwise.training.checkpoint import (
+from headwise.pytorch.training import checkpoint as module
+from headwise.pytorch.training.checkpoint import (
     STARTED,
     Checkpoint,
     CheckpointDraft,

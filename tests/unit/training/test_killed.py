@@ -14,7 +14,7 @@ from unit.training import ranks_program
 from unit.training.ranks_program import KILLED_STEPS
 from waiting import wait_until
 
-from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths
+from headwise.pytorch.training.checkpoint import CHECKPOINTS, checkpoint_paths
 
 pytestmark = pytest.mark.distributed
 PROGRAM = Path(ranks_program.__file__)

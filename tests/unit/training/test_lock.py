@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import UserError
-from headwise.training import lock as module
-from headwise.training.lock import LOCK, is_held, locked
+from headwise.runtime import lock as module
+from headwise.runtime.lock import LOCK, is_held, locked
 
 HOLDER = """
 import sys
 from pathlib import Path
-from headwise.training.lock import locked
+from headwise.runtime.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from headwise.errors import UserError, WriteError
-from headwise.training.logs import TRAINING_LOG, VALIDATION_LOG, TrainingHistory, read_log, training_history
-from headwise.training.metrics import MetricsLog, Terminal
+from headwise.evaluate.logs import TRAINING_LOG, VALIDATION_LOG, TrainingHistory, read_log, training_history
+from headwise.pytorch.training.metrics import MetricsLog, Terminal
 
 INTERVAL = {
     "step": 20,

@@ -7,11 +7,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
 from headwise.config.training import TrainConfig
-from headwise.training.muon import Muon
-from headwise.training.optimizer import Optimizer, clip_gradients, gradient_norm, hidden_matrices, make_optimizer
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.training.muon import Muon
+from headwise.pytorch.training.optimizer import (
+    Optimizer,
+    clip_gradients,
+    gradient_norm,
+    hidden_matrices,
+    make_optimizer,
+)
 
 TRAIN = TrainConfig()
 

@@ -10,21 +10,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.architectures.transformer import build_model, transformer_config
 from headwise.config.model import ModelConfig, TransformerConfig
+from headwise.config.network import RotaryConfig
 from headwise.config.training import TrainConfig
-from headwise.data.batch import collate
-from headwise.native.library import library
-from headwise.network.attention import MultiHeadAttention, merge_heads, scaled_dot_product_attention
-from headwise.network.build import FamilyNetwork, build
-from headwise.network.config import RotaryConfig
-from headwise.network.layers import DecoderLayer, EncoderLayer, Sublayer
-from headwise.network.masks import PackedRows, Packing
-from headwise.network.transformer import Transformer
-from headwise.training import packed as training_packed
-from headwise.training.loss import sequence_loss
-from headwise.training.packed import LONGEST, attend_by_library, attention_for, packed_attention
-from headwise.training.step import real_states, translation_objective
+from headwise.core.attention import MultiHeadAttention, merge_heads, scaled_dot_product_attention
+from headwise.core.build import FamilyNetwork, build
+from headwise.core.layers import DecoderLayer, EncoderLayer, Sublayer
+from headwise.core.masks import PackedRows, Packing
+from headwise.core.transformer import Transformer
+from headwise.pytorch.architectures.transformer import build_model, transformer_config
+from headwise.pytorch.data.batch import collate
+from headwise.pytorch.training import packed as training_packed
+from headwise.pytorch.training.loss import sequence_loss
+from headwise.pytorch.training.packed import LONGEST, attend_by_library, attention_for, packed_attention
+from headwise.pytorch.training.step import real_states, translation_objective
+from headwise.runtime.native.library import library
 
 pytestmark = pytest.mark.skipif(library() is None, reason="packing needs the compiled library")
 
@@ -135,12 +135,14 @@ def test_a_training_step_runs_the_modules_of_the_paper(padded: bool, monkeypatch
 
     for owner, name in PAPER:
         monkeypatch.setattr(owner, name, counted(owner, name))
-    monkeypatch.setattr("headwise.training.packed.packed_attention", counted(training_packed, "packed_attention"))
+    monkeypatch.setattr(
+        "headwise.pytorch.training.packed.packed_attention", counted(training_packed, "packed_attention")
+    )
     model = build_model(config())
     translation_objective(model, 0, TrainConfig(), padded)(collate([([5, 6], [7]), ([8], [9, 9])], 0, 1, 2))
     layers = {"EncoderLayer.forward": 2, "DecoderLayer.forward": 2}
     parts = {"Sublayer.forward": 2 * 2 + 2 * 3, "MultiHeadAttention.forward": 2 * 1 + 2 * 2}
-    packed = {} if padded else {"headwise.training.packed.packed_attention": 6}
+    packed = {} if padded else {"headwise.pytorch.training.packed.packed_attention": 6}
     assert calls == {"Transformer.encode": 1, "Transformer.decode": 1} | layers | parts | packed
 
 
@@ -159,10 +161,10 @@ def test_otherwise_the_padded_model_is_used(why: str, monkeypatch: pytest.Monkey
     if why == "double":
         model.double()
     if why == "long":
-        monkeypatch.setattr("headwise.training.packed.LONGEST", 11)
+        monkeypatch.setattr("headwise.pytorch.training.packed.LONGEST", 11)
     if why == "no library":
-        monkeypatch.setattr("headwise.training.packed.training_library", lambda: None)
-    monkeypatch.setattr("headwise.training.step.packed_states", None)
+        monkeypatch.setattr("headwise.pytorch.training.packed.training_library", lambda: None)
+    monkeypatch.setattr("headwise.pytorch.training.step.packed_states", None)
     torch.testing.assert_close(
         real_states(model, src, tgt_in, rows_of(src_mask), rows_of(tgt_mask)),
         model.states(src, tgt_in, src_mask)[tgt_mask],

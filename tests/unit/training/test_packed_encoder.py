@@ -8,14 +8,20 @@ import torch
 from torch import Tensor
 from trainable_encoder import trainable_encoder
 
-from headwise.data.labelled import LabelledBatch
-from headwise.native.library import training_library
-from headwise.network.attention import MultiHeadAttention
-from headwise.network.extra_dropout import DropoutRates, add_dropout
-from headwise.network.masks import PackedRows
-from headwise.network.transformer import EncoderOnly
-from headwise.training.packed import attend_by_library, attention_for_encoder, forward_of, packed_hidden, states_of
-from headwise.training.trainer import recompute_layers
+from headwise.core.attention import MultiHeadAttention
+from headwise.core.extensions.extra_dropout import DropoutRates, add_dropout
+from headwise.core.masks import PackedRows
+from headwise.core.transformer import EncoderOnly
+from headwise.pytorch.data.labelled import LabelledBatch
+from headwise.pytorch.training.packed import (
+    attend_by_library,
+    attention_for_encoder,
+    forward_of,
+    packed_hidden,
+    states_of,
+)
+from headwise.pytorch.training.trainer import recompute_layers
+from headwise.runtime.native.library import training_library
 
 pytestmark = pytest.mark.skipif(training_library() is None, reason="without the compiled library nothing is packed")
 IDS = torch.tensor([[2, 7, 8, 9, 3, 0], [2, 7, 3, 0, 0, 0], [2, 5, 6, 7, 8, 3]])

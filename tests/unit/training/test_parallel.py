@@ -10,7 +10,7 @@ from together import all_end_well, group
 from unit.training import ranks_program
 from unit.training.ranks_program import CASES, stopped_and_resumed, told, train
 
-from headwise.training.trainer import Trainer
+from headwise.pytorch.training.trainer import Trainer
 
 pytestmark = pytest.mark.distributed
 PROGRAM = Path(ranks_program.__file__)

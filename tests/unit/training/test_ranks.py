@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from headwise.training.ranks import Ranks
+from headwise.pytorch.training.ranks import Ranks
 
 GLOO = (
     "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:30620. This is "

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from headwise.architectures.transformer import build_model
 from headwise.config.model import TransformerConfig
-from headwise.native.library import training_library
-from headwise.network.masks import PackedRows
-from headwise.training.packed import attention_for, packed_states
-from headwise.training.trainer import recompute_layers
+from headwise.core.masks import PackedRows
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.training.packed import attention_for, packed_states
+from headwise.pytorch.training.trainer import recompute_layers
+from headwise.runtime.native.library import training_library
 
 SHAPE = TransformerConfig(
     vocab_size=11, d_model=16, d_ff=32, n_heads=2, n_encoder_layers=3, n_decoder_layers=3, dropout=0.3

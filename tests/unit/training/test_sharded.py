@@ -13,15 +13,15 @@ from torch import nn
 from torch.distributed.fsdp import CPUOffloadPolicy
 from unit.training.ranks_program import CASES, MODEL, flip, made, parallel, train
 
-from headwise.architectures.transformer import build_model
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.errors import UserError
-from headwise.tasks import ranks as task_ranks
-from headwise.tasks.ranks import network_and_trainer
-from headwise.training import sharded
-from headwise.training.checkpoint import CHECKPOINTS, checkpoint_paths, verify_checkpoint
-from headwise.training.ranks import Ranks, process_group
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.tasks import ranks as task_ranks
+from headwise.pytorch.tasks.ranks import network_and_trainer
+from headwise.pytorch.training import sharded
+from headwise.pytorch.training.checkpoint import CHECKPOINTS, checkpoint_paths, verify_checkpoint
+from headwise.pytorch.training.ranks import Ranks, process_group
 
 
 def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

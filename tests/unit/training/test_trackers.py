@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from headwise.errors import UserError
-from headwise.training.callbacks import Callbacks, TrainingStart
-from headwise.training.trackers import TRACKERS, MLflow, TensorBoard, Tracker, WandB
+from headwise.pytorch.training.callbacks import Callbacks, TrainingStart
+from headwise.pytorch.training.trackers import TRACKERS, MLflow, TensorBoard, Tracker, WandB
 
 CONFIG = {"model": {"task": "translate", "langs": ("en", "de")}, "train": {"max_steps": 4, "init": ""}}
 

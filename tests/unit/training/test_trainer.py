@@ -19,23 +19,23 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from headwise.architectures.transformer import build_model
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.data.batch import Batch, collate
-from headwise.decode.request import non_finite_error
 from headwise.errors import UserError, unwritable
-from headwise.training import checkpoint
-from headwise.training.callbacks import Callback, TrainingStart
-from headwise.training.checkpoint import CheckpointDraft, checkpoint_paths, load_checkpoint, saved_step
-from headwise.training.deferred import UpdateSums, step_if_finite
-from headwise.training.loss import Loss
-from headwise.training.metrics import Clock
-from headwise.training.optimizer import gradient_norm, make_optimizer
-from headwise.training.step import batch_loss, nll_of, real_states, translation_objective
-from headwise.training.trainer import Trainer
-from headwise.training.validation import Outputs, Shard
+from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.data.batch import Batch, collate
+from headwise.pytorch.training import checkpoint
+from headwise.pytorch.training.callbacks import Callback, TrainingStart
+from headwise.pytorch.training.checkpoint import CheckpointDraft, checkpoint_paths, load_checkpoint, saved_step
+from headwise.pytorch.training.deferred import UpdateSums, step_if_finite
+from headwise.pytorch.training.loss import Loss
+from headwise.pytorch.training.metrics import Clock
+from headwise.pytorch.training.optimizer import gradient_norm, make_optimizer
+from headwise.pytorch.training.step import batch_loss, nll_of, real_states, translation_objective
+from headwise.pytorch.training.trainer import Trainer
+from headwise.pytorch.training.validation import Outputs, Shard
+from headwise.runtime.search.request import non_finite_error
 
 CPU = torch.device("cpu")
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1}
@@ -306,7 +306,7 @@ def test_no_padding_figure_without_padding(tmp_path: Path) -> None:
 
 def test_time_left_from_steps_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(1000))
-    monkeypatch.setattr("headwise.training.metrics.time.monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr("headwise.pytorch.training.metrics.time.monotonic", lambda: float(next(seconds)))
     clock = Clock(Circle(BATCHES, None))
     clock.count(BATCHES)
     clock.count(BATCHES)
@@ -507,7 +507,7 @@ def test_an_update_asks_nothing_of_the_device(
     monkeypatch: pytest.MonkeyPatch, half: bool, r_drop: float, packed: bool
 ) -> None:
     """Fake tensors have shapes and no values, so they raise an error where a GPU would be waited for."""
-    monkeypatch.setattr("headwise.training.packed.runs_varlen", lambda *_: packed)
+    monkeypatch.setattr("headwise.pytorch.training.packed.runs_varlen", lambda *_: packed)
     for module in ("training.loss", "training.packed", "network.dropout"):
         monkeypatch.setattr(f"headwise.{module}.training_library", lambda: None)  # it computes on CPUs only
     train = replace(TRAIN, label_smoothing=0.1, r_drop=r_drop, clip_norm=1.0)
@@ -778,7 +778,7 @@ def test_a_compiled_run_is_resumed_compiled_or_not(tmp_path: Path, monkeypatch: 
 
 def test_elapsed_time_continues_on_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
-    monkeypatch.setattr("headwise.training.trainer.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("headwise.pytorch.training.trainer.time.monotonic", lambda: float(next(clock)))
     first = Run(tmp_path, max_steps=8)
     first.trainer.run()
     next(itertools.islice(clock, 10_000, None))  # nobody trains for a while

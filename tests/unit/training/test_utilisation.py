@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headwise.architectures.build import build_conv
-from headwise.architectures.transformer import build_model, build_pooled_transformer
 from headwise.config.model import ConvConfig, TransformerConfig
 from headwise.config.training import TrainConfig
-from headwise.data.batch import Batch, collate
-from headwise.data.conditional_generation import collate_conditional
-from headwise.data.labelled import collate_labelled
-from headwise.network.low_rank import adapt
-from headwise.training.metrics import Clock
-from headwise.training.step import translation_objective
-from headwise.training.utilisation import operations_of
+from headwise.core.extensions.low_rank import adapt
+from headwise.pytorch.architectures.build import build_conv
+from headwise.pytorch.architectures.transformer import build_model, build_pooled_transformer
+from headwise.pytorch.data.batch import Batch, collate
+from headwise.pytorch.data.conditional_generation import collate_conditional
+from headwise.pytorch.data.labelled import collate_labelled
+from headwise.pytorch.training.metrics import Clock
+from headwise.pytorch.training.step import translation_objective
+from headwise.pytorch.training.utilisation import operations_of
 
 SHAPE: dict[str, Any] = {"vocab_size": 40, "d_model": 16, "d_ff": 24, "n_heads": 2, "dropout": 0.0}
 SIZES: dict[str, Any] = {"n_encoder_layers": 2, "n_decoder_layers": 3}
@@ -44,7 +44,7 @@ class NoWaiting:
 def _without_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch counts its own products only."""
     for module in ("loss", "packed"):
-        monkeypatch.setattr(f"headwise.training.{module}.training_library", lambda: None)
+        monkeypatch.setattr(f"headwise.pytorch.training.{module}.training_library", lambda: None)
 
 
 def counted(objective: Callable[[], Tensor]) -> int:
@@ -101,7 +101,7 @@ def test_padding_and_sounds_do_not_count() -> None:
 
 def test_utilisation(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 2.0, 2.0, 2.0])
-    monkeypatch.setattr("headwise.training.metrics.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("headwise.pytorch.training.metrics.time.monotonic", lambda: next(now))
     clock = Clock(NoWaiting(), operations=lambda batch: 3 * 10**12, peak=6e12)
     clock.count([pairs(3, 3)] * 2)
     figures = clock.figures(0)

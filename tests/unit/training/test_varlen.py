@@ -13,19 +13,19 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.nn.attention import varlen
 from trainable_encoder import trainable_encoder
 
-from headwise.architectures.transformer import transformer_config
 from headwise.config.model import TransformerConfig
+from headwise.config.network import RotaryConfig
 from headwise.config.training import TrainConfig
-from headwise.data.batch import collate
-from headwise.data.labelled import LabelledBatch
-from headwise.data.tagged import IGNORED
-from headwise.network.attention import scaled_dot_product_attention
-from headwise.network.build import build
-from headwise.network.config import RotaryConfig
-from headwise.tasks.classification import classification_objective
-from headwise.training import packed
-from headwise.training.packed import WIDEST, has_varlen, runs_varlen
-from headwise.training.step import Objective, translation_objective
+from headwise.core.attention import scaled_dot_product_attention
+from headwise.core.build import build
+from headwise.pytorch.architectures.transformer import transformer_config
+from headwise.pytorch.data.batch import collate
+from headwise.pytorch.data.labelled import LabelledBatch
+from headwise.pytorch.data.tagged import IGNORED
+from headwise.pytorch.tasks.classification import classification_objective
+from headwise.pytorch.training import packed
+from headwise.pytorch.training.packed import WIDEST, has_varlen, runs_varlen
+from headwise.pytorch.training.step import Objective, translation_objective
 
 SIGNATURE = inspect.signature(varlen.varlen_attn)
 TRAIN = TrainConfig(label_smoothing=0.1)
@@ -67,7 +67,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         return equation_1(query, *others, **named)
 
     monkeypatch.setattr(varlen, "varlen_attn", noted)
-    monkeypatch.setattr("headwise.training.packed.runs_varlen", lambda *_: True)
+    monkeypatch.setattr("headwise.pytorch.training.packed.runs_varlen", lambda *_: True)
     return found
 
 
@@ -112,7 +112,7 @@ def test_loss_and_gradients_of_encoders(
     network = trainable_encoder(tmp_path, drops).double()
     found = loss_and_gradients(network, classification_objective(network, TRAIN), TEXTS)
     assert {shape[0] for shape in calls} == (set() if drops else {TEXTS.n_real})
-    monkeypatch.setattr("headwise.training.packed.attention_for_encoder", lambda *_: None)
+    monkeypatch.setattr("headwise.pytorch.training.packed.attention_for_encoder", lambda *_: None)
     padded = loss_and_gradients(network, classification_objective(network, TRAIN), TEXTS)
     torch.testing.assert_close(found, padded, **CLOSE)
 
@@ -120,7 +120,7 @@ def test_loss_and_gradients_of_encoders(
 @pytest.mark.parametrize("drops", [False, True])
 def test_an_encoder_asks_nothing_of_the_device(tmp_path: Path, drops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fake tensors have shapes and no values, so they raise an error where a GPU would be waited for."""
-    monkeypatch.setattr("headwise.training.packed.runs_varlen", lambda *_: True)
+    monkeypatch.setattr("headwise.pytorch.training.packed.runs_varlen", lambda *_: True)
     network, called, attend = trainable_encoder(tmp_path, drops).double(), list[object](), packed.attend_by_varlen
     monkeypatch.setattr(packed, "attend_by_varlen", lambda *given: called.append(given) or attend(*given))
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:

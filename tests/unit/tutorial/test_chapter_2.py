@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.tutorial import check
+from headwise.lab.tutorial import check
 
 
 def shift(d_model: int, k: int, sign: int = 1, halved: bool = False) -> torch.Tensor:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.tutorial import check
+from headwise.lab.tutorial import check
 
 
 def parts(attention: Any, heads: Any) -> Any:

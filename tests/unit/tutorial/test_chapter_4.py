@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headwise.tutorial import check
+from headwise.lab.tutorial import check
 
 
 @pytest.mark.parametrize(

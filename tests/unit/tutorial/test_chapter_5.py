@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from headwise.contract import SearchOptions
-from headwise.decode.constraints import Limits
-from headwise.decode.search import greedy
-from headwise.tutorial import check
-from headwise.tutorial.chapter_5 import ALPHA, LOG_PROBS
+from headwise.lab.tutorial import check
+from headwise.lab.tutorial.chapter_5 import ALPHA, LOG_PROBS
+from headwise.pytorch.search.constraints import Limits
+from headwise.pytorch.search.search import greedy
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headwise.evaluate.bleu import corpus_scores
-from headwise.tutorial import check
+from headwise.lab.tutorial import check
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headwise.errors import UserError
-from headwise.tutorial import ALL, VARIABLE, check, settings, show_source, solution
+from headwise.lab.tutorial import ALL, VARIABLE, check, settings, show_source, solution
 
 
 @pytest.mark.parametrize("number", ALL)

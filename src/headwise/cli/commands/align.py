@@ -4,7 +4,6 @@ import argparse
 import sys
 from typing import Any
 
-from headwise.checkpoint.sidecar_files import write_alignment
 from headwise.cli.files import output
 from headwise.cli.loading import translator_of
 from headwise.cli.options import (
@@ -17,7 +16,8 @@ from headwise.cli.options import (
 )
 from headwise.cli.parallel_texts import parallel_texts, source_text, target_text
 from headwise.cli.rules import FlagRule, in_file
-from headwise.data.links import check_links, format_links, read_gold
+from headwise.runtime.checkpoint.sidecar_files import write_alignment
+from headwise.text.files.links import check_links, format_links, read_gold
 
 RULES = (
     FlagRule(("output", "reverse"), lambda o: o.choose, "does not go with --choose, which writes into MODEL alone"),

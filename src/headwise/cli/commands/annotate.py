@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from headwise.cli.corpus_files import corpus_output_option, pair_format, write_corpus
 from headwise.cli.options import corpus_option, document_languages, file_option, seed_option
-from headwise.data.corpus import parse_corpora, read_pairs
-from headwise.data.sources import Pair
-from headwise.glossary.annotation import BEGIN, annotate_pairs
-from headwise.glossary.files import read_glossary
+from headwise.documents.glossary.annotation import BEGIN, annotate_pairs
+from headwise.documents.glossary.files import read_glossary
+from headwise.text.files.corpus import parse_corpora, read_pairs
+from headwise.text.files.sources import Pair
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

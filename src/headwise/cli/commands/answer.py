@@ -10,8 +10,8 @@ from headwise.cli.loading import encoding_model
 from headwise.cli.options import format_option, output_option
 from headwise.cli.rules import in_file
 from headwise.config.settings import INTEGERS
-from headwise.data.corpus import read_lines
-from headwise.data.questions import Question, read_questions
+from headwise.text.files.corpus import read_lines
+from headwise.text.files.questions import Question, read_questions
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from headwise.cli.corpus_files import corpus_output_option, line_translator, pai
 from headwise.cli.files import lines_of
 from headwise.cli.loading import model_or_ensemble
 from headwise.cli.options import TRANSLATION_MODEL, decode_options, decode_overrides, ensemble_options, files_option
-from headwise.corpora.backtranslation import back_translate
+from headwise.models.translation.backtranslation import back_translate
 
 COMMON = (
     *("--text", "--output", "--tag", "--sample", "--beam-size", "--top-k", "--seed", "--compute", "--workers"),

@@ -11,15 +11,15 @@ from headwise.cli.rules import in_file, out_file
 from headwise.config.data import TranslationData
 from headwise.config.setting import converted
 from headwise.config.settings import RunConfig, load_recipe
-from headwise.corpora.survey.page import survey_page
-from headwise.corpora.survey.report import TRAINING, VALIDATION, check_corpora, report_lines
-from headwise.data.corpus import Corpus
-from headwise.data.file_checks import check_files, parse_pairs
-from headwise.data.prepared import spool
-from headwise.data.split import parse_validation_size, split_corpora
+from headwise.documents import is_memory
+from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
-from headwise.localisation import is_memory
-from headwise.localisation.memory import memories_as_tsv
+from headwise.evaluate.corpus.page import survey_page
+from headwise.evaluate.corpus.report import TRAINING, VALIDATION, check_corpora, report_lines
+from headwise.text.files.corpus import Corpus
+from headwise.text.files.file_checks import check_files, parse_pairs
+from headwise.text.files.split import parse_validation_size, split_corpora
+from headwise.text.prepared.prepared import spool
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

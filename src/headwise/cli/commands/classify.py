@@ -8,10 +8,10 @@ from headwise.cli.files import lines_of, output
 from headwise.cli.loading import with_integers
 from headwise.cli.options import ANY_MODEL, format_option, input_option, model_option, output_option
 from headwise.config.settings import INTEGERS
-from headwise.data.prepared import chunks
 from headwise.errors import UserError
 from headwise.models.commands import commands_of
 from headwise.models.load import load_task
+from headwise.text.prepared.prepared import chunks
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

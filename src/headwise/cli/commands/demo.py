@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from headwise.demo.run import demo
+from headwise.lab.demo.run import demo
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,8 @@ from headwise.cli.corpus_files import corpus_output_option, line_translator, pai
 from headwise.cli.loading import model_or_ensemble
 from headwise.cli.options import corpus_option, decode_options, decode_overrides, ensemble_options
 from headwise.cli.rules import FlagRule
-from headwise.corpora.distill import distill
-from headwise.data.corpus import parse_corpora, read_pairs
+from headwise.models.translation.distill import distill
+from headwise.text.files.corpus import parse_corpora, read_pairs
 
 COMMON = (
     *("--train", "--output", "--beam-size", "--n-best", "--interpolate", "--ensemble", "--compute", "--workers"),

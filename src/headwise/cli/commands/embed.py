@@ -16,8 +16,8 @@ from headwise.cli.loading import encoding_model
 from headwise.cli.options import input_option, output_option, whole_number
 from headwise.cli.rules import FlagRule
 from headwise.config.settings import INTEGERS
-from headwise.data.sources import display_name
-from headwise.generation.vectors import truncation_warning
+from headwise.models.encoding.vectors import truncation_warning
+from headwise.text.files.sources import display_name
 
 CHUNK_LINES = 1000
 RULES = (

@@ -7,11 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from headwise.checkpoint.hub import folder_of
-from headwise.checkpoint.layout import is_family
-from headwise.checkpoint.model_card import DECODING as DECODING_ROW
-from headwise.checkpoint.model_card import with_row
-from headwise.checkpoint.trained import write_decoding, write_length_penalty
 from headwise.cli.files import output
 from headwise.cli.loading import model_of, model_or_ensemble, translator_of
 from headwise.cli.options import (
@@ -37,12 +32,17 @@ from headwise.cli.options import (
 )
 from headwise.cli.parallel_texts import parallel_texts, source_text, target_text, texts_to_score
 from headwise.cli.rules import FlagRule, in_file, out_file
-from headwise.data.lines import READINGS
-from headwise.data.links import check_links, read_gold, read_links
 from headwise.errors import UserError
 from headwise.evaluate.alignment import score_alignment
 from headwise.evaluate.report import TranslationReport, evaluate_model, evaluate_text, render_report
 from headwise.evaluate.tuning import Tuning, tune_length_penalty
+from headwise.runtime.checkpoint.hub import folder_of
+from headwise.runtime.checkpoint.layout import is_family
+from headwise.runtime.checkpoint.model_card import DECODING as DECODING_ROW
+from headwise.runtime.checkpoint.model_card import with_row
+from headwise.runtime.checkpoint.trained import write_decoding, write_length_penalty
+from headwise.text.files.lines import READINGS
+from headwise.text.files.links import check_links, read_gold, read_links
 
 LANGUAGE = {"window": "language", "stride": "language", "reading": "masked language"}  # options for such models
 IN_MODEL = ""  # `--save` without a file

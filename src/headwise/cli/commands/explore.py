@@ -6,11 +6,11 @@ from pathlib import Path
 
 from headwise.cli.loading import model_of
 from headwise.cli.options import ANY_MODEL, host_option, language_options, model_option, port_option
-from headwise.inspect.page.contents import page_contents
-from headwise.inspect.page.models import model_contents
-from headwise.inspect.page.walks import one_walk
+from headwise.pytorch.inspect.page_models import model_contents
 from headwise.serve.explorer.answers import ExplorerModel, PageContents
 from headwise.serve.explorer.server import ExplorerServer
+from headwise.view.page.contents import page_contents
+from headwise.view.page.walks import one_walk
 
 CONTENTS = PageContents(model_contents, page_contents, one_walk)
 

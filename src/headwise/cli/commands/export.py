@@ -7,8 +7,8 @@ from pathlib import Path
 from headwise.cli.options import TRAINED_HERE, file_option
 from headwise.cli.parallel_texts import parallel_texts, source_text
 from headwise.errors import UserError
-from headwise.export.web.page import export_page
 from headwise.models.load import translation_folder
+from headwise.serve.web.page import export_page
 
 NEEDS = {"export_formats": lambda o: o.to != "web"}
 

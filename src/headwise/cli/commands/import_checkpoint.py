@@ -3,20 +3,20 @@
 import argparse
 from pathlib import Path
 
-from headwise.checkpoint.argos import open_argos
-from headwise.checkpoint.ctranslate2_families import SIDES, open_encoder_or_decoder
-from headwise.checkpoint.ctranslate2_file import ctranslate2_kind
-from headwise.checkpoint.ctranslate2_folder import ForeignModel, read_ctranslate2
-from headwise.checkpoint.ctranslate2_whisper import WHISPER, open_whisper
-from headwise.checkpoint.gguf_file import is_gguf
-from headwise.checkpoint.gguf_model import open_gguf
-from headwise.checkpoint.hub import folder_of
-from headwise.checkpoint.imported import write_foreign, write_imported
-from headwise.checkpoint.layout import CONFIG, is_family, read_json
-from headwise.checkpoint.marian import marian_file, read_marian
-from headwise.checkpoint.other_formats import is_argos, other_format
-from headwise.checkpoint.read import read_folder
 from headwise.errors import UserError
+from headwise.pytorch.checkpoint.argos import open_argos
+from headwise.pytorch.checkpoint.ctranslate2_families import SIDES, open_encoder_or_decoder
+from headwise.pytorch.checkpoint.ctranslate2_folder import ForeignModel, read_ctranslate2
+from headwise.pytorch.checkpoint.imported import write_foreign, write_imported
+from headwise.pytorch.checkpoint.marian import marian_file, read_marian
+from headwise.runtime.checkpoint.hub import folder_of
+from headwise.runtime.checkpoint.layout import CONFIG, is_family, read_json
+from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.formats.ctranslate2_file import ctranslate2_kind
+from headwise.runtime.formats.ctranslate2_whisper import WHISPER, open_whisper
+from headwise.runtime.formats.gguf_file import is_gguf
+from headwise.runtime.formats.gguf_model import open_gguf
+from headwise.runtime.formats.other_formats import is_argos, other_format
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -3,10 +3,10 @@
 import argparse
 import json
 
-from headwise.checkpoint.hub import folder_of
 from headwise.cli.options import ANY_MODEL, model_option
 from headwise.models.load import load
 from headwise.models.summary import summary
+from headwise.runtime.checkpoint.hub import folder_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -25,13 +25,13 @@ from headwise.cli.options import (
 )
 from headwise.cli.rules import FlagRule, out_file
 from headwise.errors import UserError
-from headwise.inspect.alignment import AlignmentHead
-from headwise.inspect.page.contents import page_contents, plain_contents
-from headwise.inspect.patches import over_patches, patch_map, save_patches
-from headwise.inspect.picture import save_attention
-from headwise.inspect.record import ATTENTIONS, AttentionRecord, Patches, Trace, WalkRecord
-from headwise.inspect.terminal import heat_map
-from headwise.report.document import inspection_page
+from headwise.evaluate.pages.document import inspection_page
+from headwise.view.alignment import AlignmentHead
+from headwise.view.page.contents import page_contents, plain_contents
+from headwise.view.patches import over_patches, patch_map, save_patches
+from headwise.view.picture import save_attention
+from headwise.view.record import ATTENTIONS, AttentionRecord, Patches, Trace, WalkRecord
+from headwise.view.terminal import heat_map
 
 FORMATS = ("html", "png", "svg", "pdf", "text", "json")
 ENDINGS = {".htm": "html", ".txt": "text"} | {f".{name}": name for name in FORMATS if name != "text"}

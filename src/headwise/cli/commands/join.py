@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from headwise.checkpoint.compose import write_composed
-from headwise.checkpoint.hub import folder_of
+from headwise.pytorch.checkpoint.compose import write_composed
+from headwise.runtime.checkpoint.hub import folder_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

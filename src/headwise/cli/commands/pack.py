@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from headwise.checkpoint.pack import pack_model
+from headwise.runtime.checkpoint.pack import pack_model
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -8,9 +8,9 @@ from headwise.cli.loading import model_of
 from headwise.cli.options import ANY_MODEL, files_option, language_options, model_option, target_option
 from headwise.cli.parallel_texts import parallel_texts, source_text, target_text
 from headwise.errors import UserError
-from headwise.inspect.heads import all_heads, heads_by_layer
-from headwise.inspect.importance import least_important
-from headwise.models.pruning import ZEROED, heads_can_go, parse_count
+from headwise.pytorch.inspect.heads import all_heads, heads_by_layer
+from headwise.pytorch.inspect.importance import least_important
+from headwise.pytorch.models.pruning import ZEROED, heads_can_go, parse_count
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

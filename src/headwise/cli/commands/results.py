@@ -21,12 +21,12 @@ from headwise.cli.parallel_texts import holds_pairs, parallel_texts, texts_to_sc
 from headwise.cli.rules import FlagRule, in_file, out_file
 from headwise.errors import UserError
 from headwise.evaluate.bleu import measures
-from headwise.report.figures import render_figure
-from headwise.results.curves import learning_curves, validation_table
-from headwise.results.formats import FORMATS
-from headwise.results.hypotheses import EvaluationSet, Hypotheses, describe_decoding
-from headwise.results.runs import Group, group_runs, read_runs, without_training
-from headwise.results.table import ResultsTable, check_baseline, score_table
+from headwise.evaluate.pages.figures import render_figure
+from headwise.lab.results.curves import learning_curves, validation_table
+from headwise.lab.results.formats import FORMATS
+from headwise.lab.results.hypotheses import EvaluationSet, Hypotheses, describe_decoding
+from headwise.lab.results.runs import Group, group_runs, read_runs, without_training
+from headwise.lab.results.table import ResultsTable, check_baseline, score_table
 
 NAME = re.compile(r"\w[\w.-]*")
 PICTURES = (".png", ".svg")

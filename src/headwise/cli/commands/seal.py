@@ -4,9 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from headwise.checkpoint.layout import ADAPTER, CONFIG
-from headwise.checkpoint.manifest import MANIFEST, seal
 from headwise.errors import UserError
+from headwise.runtime.checkpoint.layout import ADAPTER, CONFIG
+from headwise.runtime.checkpoint.manifest import MANIFEST, seal
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -18,13 +18,13 @@ from headwise.cli.options import (
     whole_number,
 )
 from headwise.cli.rules import FlagRule, in_file, out_file
-from headwise.cluster.serving import serve_replicas
+from headwise.documents.glossary.terms import Glossary
+from headwise.documents.segment_memory import SegmentMemory
 from headwise.errors import UserError
-from headwise.glossary.terms import Glossary
-from headwise.localisation.segment_memory import SegmentMemory
 from headwise.models.load import load_translator
 from headwise.serve.access import AccessRules, read_keys
 from headwise.serve.batching import BatchSettings
+from headwise.serve.cluster.serving import serve_replicas
 from headwise.serve.connections import ConnectionLimits
 from headwise.serve.documents import DocumentLimits
 from headwise.serve.hosts import is_loopback

@@ -3,13 +3,13 @@
 import argparse
 import sys
 
-from headwise.checkpoint.sidecar_files import write_shortlist
 from headwise.cli.loading import translator_of
 from headwise.cli.options import TRANSLATION_MODEL, corpus_option, language_options, whole_number
 from headwise.config.data import TranslationData
-from headwise.data.corpus import parse_corpora
-from headwise.data.prepared import prepare, spool
-from headwise.data.shortlist import estimate_shortlist
+from headwise.runtime.checkpoint.sidecar_files import write_shortlist
+from headwise.text.files.corpus import parse_corpora
+from headwise.text.prepared.prepared import prepare, spool
+from headwise.text.prepared.shortlist import estimate_shortlist
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 from headwise.cli.corpus_files import pair_format, write_corpus
 from headwise.cli.options import document_languages
 from headwise.cli.rules import in_file
-from headwise.data.corpus import Corpus, read_pairs
-from headwise.data.file_checks import check_files, parse_pairs
-from headwise.data.prepared import spool
-from headwise.data.split import parse_held_out_size, split_corpora
+from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
-from headwise.localisation.memory import memories_as_tsv
+from headwise.text.files.corpus import Corpus, read_pairs
+from headwise.text.files.file_checks import check_files, parse_pairs
+from headwise.text.files.split import parse_held_out_size, split_corpora
+from headwise.text.prepared.prepared import spool
 
 PARTS = ("test", "valid")  # in this order they are taken from the pairs
 

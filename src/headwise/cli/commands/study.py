@@ -3,7 +3,7 @@
 import argparse
 
 from headwise.cli.options import device_option, whole_number
-from headwise.study.run import request_of, study
+from headwise.lab.study.run import request_of, study
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

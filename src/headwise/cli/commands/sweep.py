@@ -5,16 +5,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from headwise.checkpoint.hub import folder_of
 from headwise.cli.files import output
 from headwise.cli.options import device_option, files_option, ray_option, task_option
-from headwise.cluster.sweep import Sweep, sweep, trials_from
 from headwise.errors import UserError
-from headwise.report.figures import render_figure
-from headwise.results.curves import learning_curves, validation_table
-from headwise.results.formats import FORMATS
-from headwise.results.runs import group_runs, read_runs
-from headwise.tasks.run import TrainRequest, run_config
+from headwise.evaluate.pages.figures import render_figure
+from headwise.lab.results.curves import learning_curves, validation_table
+from headwise.lab.results.formats import FORMATS
+from headwise.lab.results.runs import group_runs, read_runs
+from headwise.pytorch.tasks.run import TrainRequest, run_config
+from headwise.runtime.checkpoint.hub import folder_of
+from headwise.serve.cluster.sweep import Sweep, sweep, trials_from
 
 TABLE, CURVES = "results.md", "curves.svg"
 

@@ -10,7 +10,7 @@ from headwise.cli.generation import pretrained_options
 from headwise.cli.loading import encoding_model
 from headwise.cli.options import format_option, input_option, output_option
 from headwise.config.settings import INTEGERS
-from headwise.data.prepared import chunks
+from headwise.text.prepared.prepared import chunks
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

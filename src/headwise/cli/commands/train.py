@@ -6,7 +6,6 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from headwise.checkpoint.model_card import next_steps
 from headwise.cli.options import (
     device_option,
     document_languages,
@@ -18,10 +17,11 @@ from headwise.cli.options import (
 )
 from headwise.config.settings import recipe_names
 from headwise.config.tasks import TASKS
-from headwise.tasks.run import TrainRequest
-from headwise.tasks.train import train_model
-from headwise.training.logs import training_history
-from headwise.training.trackers import TRACKERS
+from headwise.evaluate.logs import training_history
+from headwise.pytorch.tasks.run import TrainRequest
+from headwise.pytorch.tasks.train import train_model
+from headwise.pytorch.training.trackers import TRACKERS
+from headwise.runtime.checkpoint.model_card import next_steps
 
 COMMON = ("--recipe", "--train", "--valid", "--out", "--task", "--init", "--set", "--seed", "--resume", "--device")
 

@@ -12,7 +12,7 @@ from headwise.cli.options import format_option, setting_option
 from headwise.cli.rules import FlagRule, in_file
 from headwise.config.settings import INTEGERS, SETTINGS
 from headwise.errors import UserError, writing
-from headwise.generation.transcript_formats import FORMATS
+from headwise.models.speech.transcript_formats import FORMATS
 
 RULES = (FlagRule(("timestamps",), lambda o: o.timestamps and o.format != "text", "is for --format text"),)
 

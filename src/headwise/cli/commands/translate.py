@@ -29,12 +29,12 @@ from headwise.cli.options import (
     output_option,
 )
 from headwise.cli.rules import FlagRule, out_file
-from headwise.data.corpus import read_head
-from headwise.data.links import format_links
-from headwise.decode.request import TooLarge
-from headwise.decode.translator import CHUNK_LINES, Translation
-from headwise.localisation import MEMORIES, is_document
-from headwise.localisation.unsupported_types import HEAD_BYTES, check_content, check_file_name
+from headwise.documents import MEMORIES, is_document
+from headwise.documents.formats.unsupported_types import HEAD_BYTES, check_content, check_file_name
+from headwise.runtime.search.request import TooLarge
+from headwise.runtime.search.translator import CHUNK_LINES, Translation
+from headwise.text.files.corpus import read_head
+from headwise.text.files.links import format_links
 
 Linked = Iterable[tuple[Translation, str | None]]  # with word links, if requested
 

@@ -65,7 +65,7 @@ def _as_file(request: ExplorerRequest) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class PageContents:
-    """Functions of `inspect.page`, which needs torch; the command passes them in."""
+    """Functions of `view.page`, which needs torch; the command passes them in."""
 
     of_model: Callable[[Any], dict[str, Any]]
     of_input: Callable[..., dict[str, Any]]

@@ -15,7 +15,7 @@ from socket import AF_INET, AF_INET6
 from typing import Any
 
 from headwise.errors import UserError
-from headwise.report.document import inspection_page
+from headwise.evaluate.pages.document import inspection_page
 from headwise.serve.explorer.answers import ExplorerModel, Superseded
 from headwise.serve.explorer.requests import parse_request
 from headwise.serve.hosts import is_own_host

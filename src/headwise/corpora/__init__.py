@@ -1,1 +1,0 @@
-"""Corpus tools: checks, back-translation and distillation."""

@@ -1,0 +1,1 @@
+"""File formats of documents and catalogues, a module each: their texts, and the file with other texts."""

@@ -1,0 +1,1 @@
+"""Encoders: embeddings, masked words, classes, tags and answers."""

@@ -1,0 +1,1 @@
+"""Language models: prompts, chats, and continuations."""

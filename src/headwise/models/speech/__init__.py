@@ -1,0 +1,1 @@
+"""Speech models: transcripts of recordings."""

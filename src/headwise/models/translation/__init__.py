@@ -1,0 +1,1 @@
+"""Translation models: the class, ensembles, and texts made with them."""

@@ -1,0 +1,1 @@
+"""Model folders that become networks in PyTorch, and conversions of other formats."""

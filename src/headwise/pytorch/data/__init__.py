@@ -1,0 +1,1 @@
+"""Texts, pictures, speech and series as batches of tensors."""

@@ -1,0 +1,1 @@
+"""Models written for other programs: Hugging Face, CTranslate2, ONNX."""

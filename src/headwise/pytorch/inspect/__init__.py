@@ -1,0 +1,1 @@
+"""Recording what a network computes, changing it, and attribution."""

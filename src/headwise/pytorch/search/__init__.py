@@ -1,0 +1,1 @@
+"""Search with a network in PyTorch: beam search, sampling, constraints, and the encoders' and speech models' own."""

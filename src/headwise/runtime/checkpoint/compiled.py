@@ -1,0 +1,246 @@
+"""A Transformer of the compiled library from the arrays of a model folder, without a torch module.
+
+The axes (`config.network`) say everything that the arrays' shapes do not. `core/compiled.py` does the same for a
+torch module.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.config.from_recipe import transformer_config
+from headwise.config.model import ModelConfig, TransformerConfig
+from headwise.config.network import NetworkConfig, StackConfig
+from headwise.runtime.native.library import instructions, library
+from headwise.runtime.native.linear import PackedMemory
+from headwise.runtime.native.network import ACTIVATIONS, CompiledNetwork, Shape
+from headwise.runtime.native.positions import halved_sinusoid_table, scaled_rates, sinusoid_table
+from headwise.runtime.native.speech import WIDTH as CONVOLUTION
+from headwise.runtime.native.speech import CompiledSpeech
+
+Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
+ShapesByName = dict[str, tuple[int, ...]]  # of parameters
+SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "head.output.weight"
+ALONE = "embeddings."  # instead of "tgt_embeddings." in a decoder alone
+FRONTS = ("tokens", "audio")
+NORMS = {"layer": "layer", "layer_unbiased": "layer", "rms": "rms", "rms_shifted": "rms_shifted"}  # in native.network
+ALIKE = (  # fields that both stacks must agree in
+    *("d_model", "score_scale", "activation", "norm", "norm_eps", "norm_position", "count_from", "rotary"),
+)
+SINUSOIDS: dict[str, Callable[[int, int], NDArray[np.float32]]] = {  # length and width
+    "sinusoidal_interleaved": lambda length, width: sinusoid_table(0, length, width),
+    "sinusoidal": halved_sinusoid_table,
+    "sinusoidal_tensor2tensor": lambda length, width: halved_sinusoid_table(length, width, width // 2 - 1.0, True),
+}
+
+
+def described() -> str:
+    """The compiled library and its build, for people."""
+    return f"the compiled library ({instructions()})"
+
+
+def axes_for_library(c: ModelConfig) -> NetworkConfig | None:
+    """The axes of a network trained here, if the library is available and supports it."""
+    found = transformer_config(c) if isinstance(c, TransformerConfig) and c.task == "translate" else None
+    return found if found and library() is not None and library_shape(found) else None
+
+
+def fits(c: NetworkConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether these are the shapes of all parameters of that Transformer."""
+    return dict(shapes) == parameter_shapes(c)
+
+
+def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
+    """The network packed to compute with `compute`, one of `runtime.native.linear.NUMBERS`, in `memory` if it is given."""
+    shape = library_shape(c)
+    assert shape and c.decoder
+    names = {f"tgt_{name}" if name.startswith(ALONE) else name: name for name in weights}
+    if c.encoder and c.front == "tokens":
+        names.setdefault(TARGET, names[SOURCE])  # the file has shared parameters once
+    names["output.weight"] = names.pop(OUTPUT, names[TARGET])
+    if "head.output.bias" in names:
+        names["output.bias"] = names.pop("head.output.bias")
+    parameters = RenamedArrays(weights, names)
+    stacks = {"src": c.encoder, "tgt": c.decoder} if c.encoder and c.front == "tokens" else {"tgt": c.decoder}
+
+    def positions(length: int) -> tuple[Any, ...]:
+        if len(stacks) == 1 and stacks["tgt"].positions == "none":
+            return (None,)
+        made: dict[Any, NDArray[np.float32]] = {}  # one table for both sides if they agree
+        for side, stack in stacks.items():
+            key = stack.positions, stack.position_offset, side if stack.positions == "learned" else ""
+            made.setdefault(key, positions_of(stack, f"{side}_embeddings", parameters, length))
+        tables = [*made.values()]
+        return (tables[0], tables[-1])[-len(stacks) :]
+
+    kind = CompiledSpeech if c.front == "audio" else CompiledNetwork
+    return kind(parameters, shape, positions, compute, memory)
+
+
+class RenamedArrays(Mapping[str, NDArray[Any]]):
+    """A lazy view of `arrays` under new names; `names` maps each new name to the old one."""
+
+    def __init__(self, arrays: Weights, names: Mapping[str, str]) -> None:
+        self._arrays, self._names = arrays, names
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._arrays[self._names[name]]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def positions_of(c: StackConfig, embeddings: str, parameters: Weights, length: int) -> NDArray[np.float32]:
+    """The encodings of at least `length` positions; of all if they are learned.
+
+    If padding does not count as a position, its encoding comes first: zeros, or the row before the learned positions.
+    """
+    padding = c.count_from >= 0
+    if c.positions == "learned":
+        return parameters[f"{embeddings}.positions.table.weight"][c.position_offset - padding :]
+    width = c.d_embedding or c.d_model
+    if c.positions == "none":
+        return np.zeros((length + padding, width), np.float32)
+    codes = SINUSOIDS[c.positions](length + c.position_offset, width)[c.position_offset :]
+    return np.concatenate([np.zeros_like(codes[:1]), codes]) if padding else codes
+
+
+def library_shape(c: NetworkConfig) -> Shape | None:
+    """The settings that the compiled library needs besides the parameters; None for an unsupported network."""
+    encoder, decoder = c.encoder, c.decoder
+    if not decoder or c.front not in FRONTS or c.head != "language" or c.logit_cap:
+        return None
+    if not (_is_for_library(decoder, alone=encoder is None) and (encoder is None or _is_for_library(encoder))):
+        return None
+    if encoder and any(getattr(encoder, name) != getattr(decoder, name) for name in ALIKE):
+        return None
+    return Shape(
+        (encoder.heads or (encoder.n_heads,) * encoder.n_layers) if encoder else (),
+        decoder.heads or (decoder.n_heads,) * decoder.n_layers,
+        (decoder.cross_heads or (decoder.n_heads,) * decoder.n_layers) if encoder else (),
+        norm_first=decoder.norm_position == "pre",
+        eps=decoder.norm_eps,
+        norm=NORMS[decoder.norm],
+        activation=decoder.activation,
+        embedding_scales=((encoder or decoder).embedding_scale, decoder.embedding_scale),
+        score_scale=score_scale(decoder),
+        logit_scale=c.logit_scale,
+        padding=decoder.count_from,
+        rotary=rotation_rates(decoder),
+        windows=decoder.windows,
+    )
+
+
+def score_scale(c: StackConfig) -> float:
+    """The factor on the scores; 0 for the paper's."""
+    return 0.0 if math.isclose(c.score_scale**2 * c.d_head, 1.0) else c.score_scale
+
+
+def rotation_rates(c: StackConfig) -> tuple[float, ...]:
+    """The rotation of each pair of a head, radians a position; () without rotary positions."""
+    return tuple(scaled_rates(**asdict(c.rotary)).tolist()) if c.rotary else ()
+
+
+def _is_for_library(c: StackConfig, alone: bool = False) -> bool:
+    return (
+        supports_layers(c, alone)
+        and not (c.relative_buckets or c.n_types)
+        and c.d_embedding in (0, c.d_model)
+        and (c.count_from < 0 or c.positions in SINUSOIDS)
+    )
+
+
+def supports_layers(c: StackConfig, alone: bool = False) -> bool:
+    """Whether the library supports the layers of a stack, apart from embeddings and relative positions.
+
+    `alone`: of a decoder without an encoder, which may have windows and normalised heads.
+    """
+    lacking = (c.score_cap, c.disentangled, c.parallel != "no", not c.first_norm, c.window_rotary)
+    lacking += (c.normalise_heads and NORMS.get(c.norm) == "layer",) if alone else (any(c.windows), c.normalise_heads)
+    lacking += (any(heads and len(heads) != c.n_layers for heads in (c.heads, c.cross_heads)),)  # torch refuses this
+    return not any(lacking) and c.norm_position in ("pre", "post") and c.norm in NORMS and c.activation in ACTIVATIONS
+
+
+def parameter_shapes(c: NetworkConfig) -> ShapesByName:
+    """The shape of every parameter that `core.build` makes for an encoder-decoder or a decoder; shared ones once."""
+    assert c.decoder
+    vocab_size = c.tgt_vocab_size or c.vocab_size
+    if c.encoder and c.front == "audio":
+        shapes = dict(_convolutions(c.n_mels, c.encoder))
+        shapes |= _embeddings("tgt_embeddings", c.decoder, vocab_size, True)
+    elif c.encoder:
+        shapes = dict(_embeddings("src_embeddings", c.encoder, c.vocab_size, True))
+        shapes |= _embeddings("tgt_embeddings", c.decoder, vocab_size, not c.share_embeddings)
+    else:
+        shapes = dict(_embeddings("embeddings", c.decoder, vocab_size, True))
+    if not c.tie_head and c.head == "language":
+        shapes[OUTPUT] = (vocab_size, c.decoder.d_model)
+    if c.head_bias:
+        shapes["head.output.bias"] = (vocab_size,)
+    stacks = {"encoder": c.encoder, "decoder": c.decoder} if c.encoder else {"decoder": c.decoder}
+    for part, stack in stacks.items():
+        for i in range(stack.n_layers):
+            shapes |= layer_shapes(f"{part}.layers.{i}", stack, i, part == "decoder" and len(stacks) > 1)
+        if stack.norm_position == "pre":
+            shapes |= norm_shapes(f"{part}.norm", stack)
+    return shapes
+
+
+def _convolutions(n_mels: int, c: StackConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for name, d_in in (("conv1", n_mels), ("conv2", c.d_model)):
+        yield f"src_embeddings.{name}.weight", (c.d_model, d_in, CONVOLUTION)
+        yield f"src_embeddings.{name}.bias", (c.d_model,)
+    yield "src_embeddings.positions", (c.max_len, c.d_model)
+
+
+def _embeddings(name: str, c: StackConfig, size: int, own_table: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
+    if own_table:
+        yield f"{name}.tokens.weight", (size, c.d_model)
+    if c.embedding_norm:
+        yield from norm_shapes(f"{name}.norm", c).items()
+    if c.positions == "learned":
+        yield f"{name}.positions.table.weight", (c.max_len + c.position_offset, c.d_model)
+
+
+def layer_shapes(name: str, c: StackConfig, i: int, has_cross: bool) -> ShapesByName:
+    """The parameters of layer `i` of a stack."""
+    attentions = {"self_attn": c.heads, **({"cross_attn": c.cross_heads} if has_cross else {})}
+    shapes: ShapesByName = {}
+    for kind, heads in attentions.items():
+        shapes |= _attention(f"{name}.{kind}", c, heads[i] if heads else c.n_heads)
+    for projection in ("gate_proj", "up_proj") if c.gated else ("up_proj",):
+        shapes |= linear_shapes(f"{name}.ffn.{projection}", c.d_model, c.d_ff, c.ffn_bias)
+    shapes |= linear_shapes(f"{name}.ffn.down_proj", c.d_ff, c.d_model, c.ffn_bias)
+    return shapes | norm_shapes(f"{name}.ffn_sublayer.norm", c)
+
+
+def _attention(name: str, c: StackConfig, heads: int) -> ShapesByName:
+    shared, d_v = c.n_kv_heads or heads, c.d_v or c.d_head
+    widths = {"q": heads * c.d_head, "k": shared * c.d_head, "v": shared * d_v}
+    shapes = norm_shapes(f"{name}_sublayer.norm", c)
+    for projection, width in widths.items():
+        shapes |= linear_shapes(f"{name}.{projection}_proj", c.d_model, width, projection in c.attention_bias)
+    if c.normalise_heads:
+        shapes |= {f"{name}.{part}_norm.weight": (c.d_head,) for part in "qk"}
+    return shapes | linear_shapes(f"{name}.o_proj", heads * d_v, c.d_model, "o" in c.attention_bias)
+
+
+def linear_shapes(name: str, d_in: int, d_out: int, bias: bool = True) -> ShapesByName:
+    """The parameters of a linear layer."""
+    return {f"{name}.weight": (d_out, d_in), **({f"{name}.bias": (d_out,)} if bias else {})}
+
+
+def norm_shapes(name: str, c: StackConfig, width: int = 0) -> ShapesByName:
+    """The parameters of a norm; `width` is d_model by default."""
+    shape = (width or c.d_model,)
+    return {f"{name}.weight": shape, **({f"{name}.bias": shape} if c.norm == "layer" else {})}

@@ -1,0 +1,74 @@
+"""Names on the Hugging Face Hub instead of folders: from its cache, or downloaded on request."""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+from headwise.errors import UserError
+from headwise.runtime.checkpoint.modules import network_folder
+
+FETCH = "hf:"
+# Weights once, if possible as safetensors: repositories often contain them for other frameworks, too.
+WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
+PICKLED = "pytorch_model*.bin"
+NAME = re.compile(r"[\w.-]+/[\w.-]+")  # of a model on the hub: OWNER/NAME
+
+
+def folder_of(path: str | Path) -> Path:
+    """The folder of the network in `path`: itself, or in it or in the cached folder of OWNER/NAME.
+
+    Only hf:OWNER/NAME uses the network; a mistyped path must not.
+
+    Raises:
+        UserError: hf:OWNER/NAME cannot be downloaded; or OWNER/NAME is not cached, and there is no folder OWNER.
+    """
+    folder = known_folder(path)
+    if str(folder) == str(path) and NAME.fullmatch(str(path)) and not folder.parent.is_dir():
+        raise UserError(
+            f"{path}: no such model directory; give the folder that `headwise train --out` wrote, or write "
+            f"{FETCH}{path} to download the model of that name from the Hugging Face Hub"
+        )
+    return network_folder(folder)
+
+
+def known_folder(path: str | Path) -> Path:
+    """`folder_of`, but the path itself if nothing is found."""
+    name = str(path)
+    if name.startswith(FETCH):
+        return _fetched(name.removeprefix(FETCH))
+    if not Path(path).exists() and NAME.fullmatch(name):
+        return _cached(name) or Path(path)
+    return Path(path)
+
+
+def _cached(name: str) -> Path | None:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        return None
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError):
+        return None
+
+
+def _fetched(name: str) -> Path:
+    try:
+        from huggingface_hub import list_repo_files, snapshot_download
+    except ImportError:
+        raise UserError(f'{FETCH}{name} needs a library: pip install "headwise[hub]"') from None
+    try:
+        return Path(snapshot_download(name, allow_patterns=WANTED + _only_pickled(list_repo_files(name))))
+    except Exception as error:  # of many kinds: no such name, no right to it, no network
+        cached = _cached(name)
+        if cached is None:
+            raise UserError(f"{FETCH}{name}: cannot be fetched ({type(error).__name__}) and is in no cache") from None
+        return cached
+
+
+def _only_pickled(files: Sequence[str]) -> list[str]:
+    """Pickled weights of folders without safetensors; modules of sentence-transformers have folders of their own."""
+    paths = [PurePosixPath(file) for file in files]
+    safe = {path.parent for path in paths if path.suffix == ".safetensors"}
+    return [str(path) for path in paths if fnmatch(path.name, PICKLED) and path.parent not in safe]

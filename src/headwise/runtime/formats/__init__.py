@@ -1,0 +1,1 @@
+"""Other projects' file formats of models, read as arrays and settings."""

@@ -1,0 +1,1 @@
+"""Tokenizers and vocabularies of model folders, trained here or published."""

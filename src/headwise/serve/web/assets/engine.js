@@ -1,0 +1,194 @@
+// @ts-check
+// The compiled library with a model in its memory. Structures of C go by the tables that `memory.py` has written.
+
+/** @typedef {[name: string, kind: string][]} Layout words of four bytes, each a whole number, an address or a float */
+/** @typedef {{tokens: number[], score: number, logProb: number}} Hypothesis */
+
+const SMALL = 2 ** -13; // so small that its square is lost where products are rounded
+
+export class Engine {
+  /**
+   * @param {any} about the model: see page.py
+   * @param {any} library the functions of the compiled library
+   * @param {Uint8Array} image
+   */
+  constructor(about, library, image) {
+    this.about = about;
+    this.library = library;
+    const base = this.memory(library.aligned_alloc(64, image.length + (-image.length & 63)));
+    new Uint8Array(library.memory.buffer).set(image, base);
+    const words = new Int32Array(library.memory.buffer);
+    for (const at of about.pointers) words[(base + at) / 4] += base;
+    this.model = base + about.model;
+    this.output = this.read("Transformer", this.model).output;
+  }
+
+  /**
+   * @param {any} about
+   * @param {{simd: Uint8Array, relaxed: Uint8Array, image: Uint8Array}} parts
+   * @param {(tokens: Int32Array) => void} written is shown the best output so far, after each step
+   */
+  static async start(about, parts, written) {
+    let library = null;
+    const page = { written: (/** @type {number} */ at, /** @type {number} */ n) => written(new Int32Array(library.memory.buffer, at, n)) };
+    for (const binary of [parts.relaxed, parts.simd]) {
+      if (!WebAssembly.validate(binary)) continue;
+      const { instance } = await WebAssembly.instantiate(binary, { page });
+      library = /** @type {any} */ (instance.exports);
+      library._initialize();
+      if (library.headwise_exact(SMALL)) return new Engine(about, library, parts.image);
+    }
+    throw new Error("this browser is too old: it lacks WebAssembly with SIMD, which Chrome 91, Firefox 89 and Safari 16.4 have");
+  }
+
+  /**
+   * Search outputs for a source with its end mark, best first.
+   * @param {number[]} source
+   * @param {{beam_size?: number, pool?: number}} asked beside the settings of the model
+   * @returns {Hypothesis[]}
+   */
+  search(source, asked = {}) {
+    const { options, lists } = this.about;
+    const settings = { ...options, ...asked };
+    const limit = this.longest(source.length);
+    return this.with((room) => {
+      for (const name of ["ends", "suppressed", "suppressed_first"]) {
+        Object.assign(settings, { [`${name}.ids`]: room.ints(lists[name]), [`${name}.count`]: lists[name].length });
+      }
+      const found = { longest: limit, tokens: room.bytes(4 * settings.pool * limit), token_log_probs: room.bytes(4 * settings.pool * limit) };
+      for (const name of ["lengths", "log_probs", "scores"]) Object.assign(found, { [name]: room.bytes(4 * settings.pool) });
+      const limits = { min_length: room.ints([this.shortest(source.length, limit)]), max_length: room.ints([limit]), prefix: 0, prefix_length: 0 };
+      const decoding = room.decoding(source);
+      const members = { decodings: room.ints([decoding]), outputs: room.ints([this.output]), count: 1 };
+      const [m, o, l, f] = [room.record("Members", members), room.record("Options", settings), room.record("Limits", limits), room.record("Found", found)];
+      if (this.library.headwise_search(m, 0, 0, o, l, f)) throw new Error("there is not enough memory for this sentence");
+      return this.#hypotheses(/** @type {any} */ (found), settings.pool);
+    });
+  }
+
+  /** @param {{longest: number, tokens: number, lengths: number, log_probs: number, scores: number}} found @param {number} pool */
+  #hypotheses(found, pool) {
+    const [words, floats] = [new Int32Array(this.library.memory.buffer), new Float32Array(this.library.memory.buffer)];
+    const best = [];
+    for (let i = 0; i < pool; i++) {
+      const first = found.tokens / 4 + i * found.longest;
+      const tokens = Array.from(words.subarray(first, first + words[found.lengths / 4 + i]));
+      if (this.about.lists.ends.includes(tokens.at(-1))) tokens.pop();
+      const [logProb, score] = [floats[found.log_probs / 4 + i], floats[found.scores / 4 + i]];
+      if (words[found.lengths / 4 + i] && !Number.isFinite(logProb)) throw new Error("the model's predictions are no numbers: its file is damaged");
+      if (words[found.lengths / 4 + i]) best.push({ tokens, score, logProb });
+    }
+    if (best.length === 0) throw new Error("the model's predictions are no numbers: its file is damaged");
+    return best;
+  }
+
+  /**
+   * Who looked at what: for each piece of an output and its end mark the weights of the source's, as the model's head for
+   * alignment has them.
+   * @param {number[]} source with its end mark
+   * @param {number[]} output without
+   * @returns {{rows: number, columns: number, values: Float32Array}}
+   */
+  look(source, output) {
+    const { layer, head, later } = this.about.aligns; // of a piece: the row that predicts it or, later, the one that reads it
+    const read = [this.about.options.bos_id, ...output, ...(later ? [this.about.lists.ends[0]] : [])];
+    return this.with((room) => {
+      const weights = room.bytes(4 * read.length * source.length);
+      const failed = this.library.headwise_look(this.model, room.ints(source), source.length, room.ints(read), read.length, layer, head, weights);
+      if (failed) throw new Error("there is not enough memory to show attention");
+      const rows = new Float32Array(this.library.memory.buffer, weights, read.length * source.length);
+      return { rows: output.length + 1, columns: source.length, values: rows.slice(later * source.length) };
+    });
+  }
+
+  /** The most pieces of an output, with its end mark: `bounds` of runtime/search/engine.py. @param {number} length */
+  longest(length) {
+    const { factor, extra, max_len } = this.about.lengths;
+    return Math.max(1, Math.min(Math.trunc(factor * length) + extra, max_len || Infinity));
+  }
+
+  /** @param {number} length @param {number} limit */
+  shortest(length, limit) {
+    return Math.min(Math.trunc(this.about.lengths.least_factor * length), limit - 1);
+  }
+
+  /** @param {number} address */
+  memory(address) {
+    if (!address) throw new Error("there is not enough memory for this model");
+    return address;
+  }
+
+  /** The fields of a structure in memory. @param {string} name @param {number} at @returns {Record<string, number>} */
+  read(name, at) {
+    /** @type {Layout} */
+    const layout = this.about.layouts[name];
+    const { buffer } = this.library.memory;
+    const [words, floats] = [new Int32Array(buffer, at, layout.length), new Float32Array(buffer, at, layout.length)];
+    return Object.fromEntries(layout.map(([field, kind], i) => [field, kind === "f" ? floats[i] : words[i]]));
+  }
+
+  /** Bytes of a structure. @param {string} name */
+  size(name) {
+    return 4 * this.about.layouts[name].length;
+  }
+
+  /** A copy of numbers in memory. @param {number} at @param {number} count */
+  floats(at, count) {
+    return new Float32Array(this.library.memory.buffer, at, count).slice();
+  }
+
+  /** Do something with memory that is given back behind it. @template T @param {(room: Room) => T} work @returns {T} */
+  with(work) {
+    const room = new Room(this);
+    try {
+      return work(room);
+    } finally {
+      room.giveBack();
+    }
+  }
+}
+
+export class Room {
+  /** @param {Engine} engine */
+  constructor(engine) {
+    this.engine = engine;
+    /** @type {(() => void)[]} */
+    this.held = [];
+  }
+
+  /** @param {number} count */
+  bytes(count) {
+    const at = this.engine.memory(this.engine.library.malloc(Math.max(count, 4)));
+    this.held.push(() => this.engine.library.free(at));
+    return at;
+  }
+
+  /** @param {number[]} numbers */
+  ints(numbers) {
+    const at = this.bytes(4 * numbers.length);
+    new Int32Array(this.engine.library.memory.buffer).set(numbers, at / 4);
+    return at;
+  }
+
+  /** @param {string} name @param {any} values */
+  record(name, values) {
+    /** @type {Layout} */
+    const layout = this.engine.about.layouts[name];
+    const at = this.bytes(4 * layout.length);
+    const [words, floats] = [new Int32Array(this.engine.library.memory.buffer), new Float32Array(this.engine.library.memory.buffer)];
+    layout.forEach(([field, kind], i) => ((kind === "f" ? floats : words)[at / 4 + i] = values[field] ?? 0));
+    return at;
+  }
+
+  /** @param {number[]} source */
+  decoding(source) {
+    const { library, model } = this.engine;
+    const at = this.engine.memory(library.headwise_start(model, this.ints(source), this.ints([source.length]), 1, 0));
+    this.held.push(() => library.headwise_end(at));
+    return at;
+  }
+
+  giveBack() {
+    for (const end of this.held.reverse()) end();
+  }
+}

@@ -1,0 +1,1 @@
+"""Files to tokens: corpora, tokenizers, prepared data."""

@@ -1,0 +1,1 @@
+"""Reading corpora, labelled texts and recordings, and checking them."""

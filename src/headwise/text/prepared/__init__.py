@@ -1,0 +1,1 @@
+"""Tokenized data that are cached, planned into batches, mixed and masked."""

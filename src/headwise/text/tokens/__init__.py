@@ -1,0 +1,1 @@
+"""Tokenizers that are trained on your files."""

@@ -1,0 +1,187 @@
+"""Quick checks of files: errors, warnings, and no warnings for good corpora."""
+
+import gzip
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from headwise.errors import UserError
+from headwise.text.files.corpus import Corpus
+from headwise.text.files.file_checks import (
+    check_files,
+    file_warnings,
+    has_header,
+    is_swapped,
+    leakage_warnings,
+    parse_pairs,
+)
+
+ENGLISH = ["the man is reading a book in the garden", "two children play with a red ball", "she sings on the stage"]
+GERMAN = ["der Mann liest ein Buch im Garten", "zwei Kinder spielen mit einem roten Ball", "sie singt auf der Bühne"]
+JAPANESE = ["男性が庭で本を読んでいる", "二人の子供が赤いボールで遊ぶ", "彼女は舞台で歌う"]
+PAIRS = list(zip(ENGLISH * 20, GERMAN * 20, strict=True))
+
+TMX = b"""<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4">
+<body><tu><tuv xml:lang="en"><seg>A dog.</seg></tuv></tu></body>
+</tmx>
+"""
+NO_TEXT = {
+    "tmx": (TMX, "is TMX, a translation memory in XML, not one sentence per line"),
+    "tmx in one line": (TMX.replace(b"\n", b" "), "is TMX"),
+    "tmx with a mark": (b"\xef\xbb\xbf" + TMX, "is TMX"),
+    "html": (b"<!DOCTYPE html>\n<html>\n<p>Hi</p>\n", "is XML or HTML"),
+    "sgml of an evaluation": (b'<refset setid="a">\n<doc>\n<seg id="1">Hi</seg>\n', "is XML or HTML"),
+    "zip": (b"PK\x03\x04\x14\x00", "is a zip archive or an Office document, not text"),
+    "pdf": (b"%PDF-1.7\n" + b"readable " * 50, "is a PDF, not text"),
+    "binary": (bytes(range(256)) * 4, "is binary, not text"),
+    "packed binary": (gzip.compress(bytes(1000)), "is binary, not text"),
+}
+TEXT = {
+    "a paragraph on XML": b'<?xml version="1.0"?> is how such a file begins.\nThen comes its root.\nAnd so on.\n',
+    "declared pieces": b"<2de> 3 May\n<2fr> 4 May\n",
+    "marked up": b"<b>Hi</b>\n<i>you</i>\n",
+    "controls": b"a\x0bb\x1cc\n" * 9 + b"\x00 is one of many characters, and this line holds a single one of it\n",
+    "utf-16, which has its own message": "a b\n".encode("utf-16"),
+    "empty": b"",
+}
+
+
+def file(folder: Path, name: str, content: bytes) -> str:
+    (folder / name).write_bytes(content)
+    return str(folder / name)
+
+
+def tsv(folder: Path, name: str, rows: Sequence[Sequence[str]]) -> Corpus:
+    return Corpus((file(folder, name, "".join("\t".join(row) + "\n" for row in rows).encode()),))
+
+
+@pytest.mark.parametrize("case", NO_TEXT)
+def test_files_that_are_not_text(tmp_path: Path, case: str) -> None:
+    content, expected = NO_TEXT[case]
+    path = file(tmp_path, "x", content)
+    with pytest.raises(UserError) as caught:
+        check_files({"--train": [], "--valid": [path]})
+    assert str(caught.value).startswith(f"--valid {path}: {expected}")
+
+
+@pytest.mark.parametrize("case", TEXT)
+def test_text_files_pass(tmp_path: Path, case: str) -> None:
+    check_files({"--train": [file(tmp_path, "x", TEXT[case])]})
+
+
+def test_paths_that_can_be_read_only_once_are_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    check_files({"--train": ["-", "hf:absent", str(tmp_path / "pipe")]})
+    with pytest.raises(UserError, match=r"^--alignments .*absent: no such file"):
+        check_files({"--train": ["-"], "--alignments": [str(tmp_path / "absent")]})
+
+
+def test_the_same_file_on_both_sides_is_an_error(tmp_path: Path) -> None:
+    path = file(tmp_path, "a.en", b"Hi\n")
+    (tmp_path / "a.de").symlink_to(path)
+    for other in (path, str(tmp_path / "a.de")):
+        with pytest.raises(UserError, match=r"^--valid .*a\.en .*: source and target are the same file"):
+            parse_pairs("--valid", [path, other])
+
+
+def test_sound_corpora_raise_no_doubts(tmp_path: Path) -> None:
+    train, valid = tsv(tmp_path, "train.tsv", PAIRS), tsv(tmp_path, "valid.tsv", PAIRS[::-1])
+    assert list(file_warnings([train], [valid])) == []
+
+
+def test_leakage_warning(tmp_path: Path) -> None:
+    train = tsv(tmp_path, "train.tsv", PAIRS)
+    others = [(f"{src} Yes.", f"{tgt} Ja.") for src, tgt in PAIRS]
+    few = tsv(tmp_path, "few.tsv", [PAIRS[0], *others])  # as translation memories have
+    assert list(leakage_warnings([train], [few])) == []
+    (warning,) = leakage_warnings([train], [tsv(tmp_path, "many.tsv", [*PAIRS, *others])])
+    assert warning.startswith(f"--valid: {len(PAIRS)} of the first {2 * len(PAIRS)} pairs are also in --train")
+    assert warning.endswith("hold out pairs instead, for example --valid 500pairs")
+
+
+def test_swapped_validation_files_warning(tmp_path: Path) -> None:
+    train, valid = tsv(tmp_path, "train.tsv", PAIRS), tsv(tmp_path, "valid.tsv", [pair[::-1] for pair in PAIRS])
+    (warning,) = file_warnings([train], [valid])
+    assert warning.startswith(f"--valid {valid}: looks swapped: its sources resemble the targets of --train")
+
+
+def test_sides_are_distinguished_by_language() -> None:
+    japanese = list(zip(JAPANESE * 10, ENGLISH * 10, strict=True))
+    assert is_swapped(japanese, [pair[::-1] for pair in japanese])
+    assert not is_swapped(japanese, japanese)
+    same = [(text, text) for text in ENGLISH * 10]
+    assert not is_swapped(same, same)
+    assert not is_swapped(PAIRS, [("der die das", "the a an")])  # too few to say anything
+    assert not is_swapped([("", "")] * 30, [("", "")] * 30)
+
+
+@pytest.mark.parametrize(
+    ("first", "header"),
+    [
+        (("en", "de"), True),
+        (("eng", "pcm"), True),
+        (("EN", "zh-CN"), True),
+        (("source", "target"), True),
+        (("English", "German"), True),
+        (("src_text", "tgt_text"), True),
+        (("text", "label"), True),
+        (("go", "va !"), False),
+        (("Source code is text.", "Quelltext ist Text."), False),
+        (("Hi.", "Hallo!"), False),
+    ],
+)
+def test_a_header_is_distinguished_from_a_sentence(tmp_path: Path, first: tuple[str, str], header: bool) -> None:
+    corpus = tsv(tmp_path, "x.tsv", [first, *PAIRS])
+    found = list(file_warnings([corpus], []))
+    assert found == [
+        f"--train {corpus}: line 1 ({first[0]} TAB {first[1]}) looks like a header and would be used as a pair; "
+        "remove it"
+    ] * int(header)
+
+
+def test_short_words_of_a_word_list_are_not_a_header() -> None:
+    assert not has_header([("am", "bin"), ("an", "ein"), ("as", "als"), ("at", "bei")])
+
+
+def test_extra_columns_warning(tmp_path: Path) -> None:
+    rows = [*PAIRS[:5], ("A dog.", "Ein Hund.", "of https://example.org, under a licence of many words"), *PAIRS[:4]]
+    corpus = tsv(tmp_path, "x.tsv", rows)
+    assert list(file_warnings([corpus], [])) == [
+        f"--train {corpus}: 1 of the first 10 lines have more than two columns, but only two are read; "
+        "line 6 loses 'of https://example.org, under a licence ...'"
+    ]
+
+
+def test_copied_sources_warning(tmp_path: Path) -> None:
+    corpus = tsv(tmp_path, "x.tsv", [(text, text) for text in ENGLISH * 10])
+    assert list(file_warnings([corpus], [])) == [
+        f"--train {corpus}: 30 of the first 30 pairs have the same text on both sides; is that intended?"
+    ]
+
+
+MULTI30K = [
+    ((f"multi30k/train.{src}.gz", f"multi30k/train.{tgt}.gz"), (f"multi30k/val.{src}.gz", f"multi30k/val.{tgt}.gz"))
+    for src, tgt in (("en", "de"), ("de", "en"), ("en", "fr"), ("de", "fr"))
+]
+REAL = [
+    *MULTI30K,
+    (("tanaka-enja/train.en.gz", "tanaka-enja/train.ja.gz"), ("tanaka-enja/dev.en.gz", "tanaka-enja/dev.ja.gz")),
+    (("tatoeba/deu-eng.train.tsv.gz",), ("tatoeba/deu-eng.valid.tsv.gz",)),
+    (("tatoeba/fra-eng.train.tsv.gz",), ("tatoeba/fra-eng.valid.tsv.gz",)),
+    (("g2p/cmudict.train.tsv.gz",), ("g2p/cmudict.valid.tsv.gz",)),
+]
+
+
+@pytest.mark.parametrize(("train", "valid"), REAL)
+def test_no_warnings_about_real_corpora(shared_data: Path, train: tuple[str, ...], valid: tuple[str, ...]) -> None:
+    sides = [[str(shared_data / name) for name in names] for names in (train, valid)]
+    check_files({"--train": sides[0], "--valid": sides[1]})
+    corpora = [parse_pairs("--train", side) for side in sides]
+    assert list(file_warnings(*corpora)) == []
+    if len(valid) == 2:
+        (warning,) = file_warnings(corpora[0], parse_pairs("--valid", sides[1][::-1]))
+        assert "looks swapped" in warning
