@@ -62,7 +62,7 @@ PAGES = tests/system/test_documentation.py::test_every_line_of_the_documentation
 
 # What differs between versions of Python: files, processes, network, compiler; not the formats and results.
 OTHER_PYTHONS := python3.12 python3.13 python3.14
-SMALLER := $(addprefix tests/unit/,cli data decode localisation models network serve training)
+SMALLER := $(addprefix tests/unit/,cli documents core models search serve text training)
 
 ifeq ($(filter-out python python3,$(PYTHON)),)
 test: $(VENV)/.dev $(VENV)/.published

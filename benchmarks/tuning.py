@@ -7,8 +7,8 @@ the lengths of Multi30k. "bert" is BERT-base (768 wide, 12 layers, 30,522 tokens
 texts of 8 to 64 tokens. Parameters are random, the same for all. Both sides have the same batches, tokenised before
 timing and padded by each in its own way, with the dropout of config.json, AdamW, gradients clipped at 1 and no label
 smoothing. transformers' side is its `Trainer` as shipped, paused between batches; ours is an update with the functions
-of `headwise.pytorch.training.trainer`. bf16: `train.precision=bf16` and `bf16=True`. Needs `accelerate`, which `Trainer`
-requires. Writes `results/tuning_*`.
+of `headwise.pytorch.training.trainer`. bf16: `train.precision=bf16` and `bf16=True`. Needs `accelerate`, which
+`Trainer` requires. Writes `results/tuning_*`.
 """
 
 import argparse

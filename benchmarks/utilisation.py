@@ -5,8 +5,8 @@
 
 Each run is `headwise train`, with 500 of the pairs for validation, which is not measured. The figures are medians of
 the intervals in `metrics.jsonl`, without the first third of the updates; the rounds of all runs are interleaved.
-"Operations" are those that the model needs, so neither padding nor recomputation counts (`pytorch/training/utilisation.py`).
-Writes `results/utilisation_*`; the file says which device it was.
+"Operations" are those that the model needs, so neither padding nor recomputation counts
+(`pytorch/training/utilisation.py`). Writes `results/utilisation_*`; the file says which device it was.
 """
 
 import argparse

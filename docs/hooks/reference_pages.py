@@ -16,6 +16,7 @@ import headwise
 from headwise.cli import COMMANDS, Command, command_parser
 from headwise.cli.commands.settings import allowed_values, meaning_of
 from headwise.config.settings import RECIPES, SETTINGS
+from headwise.models.kinds import KINDS, TRAINED
 from headwise.models.model import METHODS, Model
 from headwise.serve.openapi import openapi_document
 from headwise.serve.parameters import RequestLimits
@@ -253,15 +254,14 @@ def python_page() -> str:
 
 def models_page() -> str:
     """The classes of models that `headwise.load` returns."""
-    package = import_module("headwise.models")
-    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        import_module(found.name)
+    for table in (KINDS, TRAINED):
+        assert all(table.values())  # imports them
     classes = sorted({f"{kind.__module__}.{kind.__name__}" for kind in _below(Model)})
     about = (
         "`headwise.load` returns one of these, according to the network, or a class below them: each has the methods "
         "that suit it, with those that it inherits; `model.methods` lists them."
     )
-    return _api("Kinds of models", about, [name for name in classes if name.startswith("headwise.models.")])
+    return _api("Kinds of models", about, [name for name in classes if name.startswith("headwise.")])
 
 
 def _below(kind: type) -> Iterator[type]:
@@ -270,11 +270,11 @@ def _below(kind: type) -> Iterator[type]:
         yield from _below(other)
 
 
-def package_page(name: str, title: str) -> str:
-    """Every module of a package."""
-    package = import_module(name)
-    modules = sorted(found.name for found in pkgutil.iter_modules(package.__path__, f"{name}.") if not found.ispkg)
-    return _api(title, package.__doc__ or "", modules)
+def package_page(title: str, *names: str) -> str:
+    """Every module of some packages; the documentation of the first is the introduction."""
+    packages = [import_module(name) for name in names]
+    found = [one for package in packages for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    return _api(title, packages[0].__doc__ or "", sorted(one.name for one in found if not one.ispkg))
 
 
 def _api(title: str, about: str, names: Sequence[str]) -> str:
@@ -297,6 +297,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/http.md": http_page,
     "reference/python/index.md": python_page,
     "reference/python/models.md": models_page,
-    "reference/python/network.md": partial(package_page, "headwise.core", "headwise.core: the Transformer"),
-    "reference/python/inspect.md": partial(package_page, "headwise.view", "headwise.view: attention"),
+    "reference/python/core.md": partial(package_page, "The Transformer", "headwise.core"),
+    "reference/python/inspect.md": partial(
+        package_page,
+        "Attention: headwise.view and headwise.pytorch.inspect",
+        "headwise.view",
+        "headwise.pytorch.inspect",
+    ),
 }

@@ -207,7 +207,8 @@ class SpeechNetwork(Protocol):
 
 @runtime_checkable
 class TextNetwork(Protocol):
-    """A causal language model, in the compiled library (`models.language.language_model`) or in torch (`pytorch.models.language_model`).
+    """A causal language model, in the compiled library (`models.language.language_model`) or in torch
+    (`pytorch.models.language_model`).
 
     Prompts and texts are token ids, at least one each; `limits` are `request.Bounds`.
     """

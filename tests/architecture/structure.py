@@ -22,37 +22,36 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "headwise"
 
-LAYERS = (  # from the bottom up: a module imports from its own package and from the layers below
+LAYERS = (  # from the bottom up: a room imports from itself and from the layers below, doors excepted
     ("errors", "version"),
     ("config", "contract", "device", "importing"),
-    ("native",),
-    ("data", "network"),
-    ("architectures", "decode", "families", "report", "training"),
-    ("checkpoint", "corpora", "evaluate", "localisation"),
-    ("generation", "glossary", "inspect"),
+    ("families", "text"),
+    ("runtime",),
+    ("documents", "evaluate"),
+    ("view",),
     ("models",),
-    ("export", "results", "serve", "tasks"),
-    ("cluster", "demo", "study", "tutorial"),
+    ("serve",),
+    ("core",),
+    ("pytorch",),
+    ("lab",),
     ("cli",),
 )
 ENTRY_POINTS = ("", "__main__")  # the package's own names, and `python -m`
-FREE = (  # packages that need no torch at all; of the others a part needs none (`test_without_torch`)
-    *("errors", "version", "config", "contract", "device", "importing", "native", "families", "report", "corpora"),
-    *("evaluate", "localisation", "glossary", "results", "serve", "cluster"),
-)
+TORCH = ("core", "pytorch", "lab")  # the rooms behind the wall: they alone import torch
+FREE = tuple(name for names in LAYERS for name in names if name not in (*TORCH, "cli"))  # `cli` may import everything
 TABLES = {  # modules whose rows name modules of ours in strings, which `importing.named` imports
     "": "the names of `import headwise`",
     "cli": "the commands",
-    "tasks.table": "the tasks",
+    "pytorch.tasks.table": "the tasks",
     "families.registry": "the families",
     "models.kinds": "the kinds of models",
-    "checkpoint.read": "the layouts of model folders",
-    "localisation.reading": "the formats of documents",
+    "runtime.checkpoint.read": "the layouts of model folders",
+    "documents.reading": "the formats of documents",
 }
 OTHER_NAMES = (  # a program, started in processes of its own; and packages whose files the page reads
-    ("cluster.sweep", "headwise.cli.trial"),
-    ("serve.page", "headwise.serve.web"),
+    ("serve.cluster.sweep", "headwise.cli.trial"),
     ("serve.page", "headwise.serve"),
+    ("serve.page", "headwise.serve.web"),
 )
 
 
@@ -117,6 +116,16 @@ def needing_torch(trees: Mapping[str, ast.Module], found: Sequence[Import]) -> s
     return {name for name in trees if name in direct or _reachable(name, graph) & direct}
 
 
+def importing_torch(trees: Mapping[str, ast.Module]) -> set[str]:
+    """Modules that import torch themselves, also inside functions; not for the type checker alone."""
+    return {
+        name
+        for name, tree in trees.items()
+        for full, _, _, typed in _imports_of(tree)
+        if full.partition(".")[0] == "torch" and not typed
+    }
+
+
 def doors(found: Sequence[Import], needing: Collection[str]) -> set[tuple[str, str]]:
     """Imports inside functions of modules that need torch, by modules that do not."""
     return {(one.importer, one.imported) for one in found if one.late and not one.typed and one.imported in needing}
@@ -165,11 +174,12 @@ def layer(module: str, layers: Sequence[Sequence[str]] = LAYERS) -> int:
 
 
 def upward(found: Sequence[Import], layers: Sequence[Sequence[str]] = LAYERS) -> list[str]:
-    """Imports of another package that is not in a lower layer."""
+    """Imports of another room that is not in a lower layer; inside functions they are doors, which are listed."""
     return [
         f"{one.importer}:{one.line} imports {one.imported or 'the package itself'}"
         for one in found
-        if one.importer.partition(".")[0] != one.imported.partition(".")[0]
+        if not (one.late or one.typed)
+        and one.importer.partition(".")[0] != one.imported.partition(".")[0]
         and one.importer not in ENTRY_POINTS
         and layer(one.imported, layers) >= layer(one.importer, layers)
     ]

@@ -18,13 +18,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "headwise"
 
-SPLITTERS = ("study.machine",)  # /proc/cpuinfo; recorded figures depend on its source
+SPLITTERS = ("lab.study.machine",)  # /proc/cpuinfo; recorded figures depend on its source
 CONFIG_READERS = (
-    "network.from_recipe",
-    *(f"architectures.{name}" for name in ("build", "hf_layouts", "registry", "transformer")),
+    "config.from_recipe",
+    *(f"pytorch.architectures.{name}" for name in ("build", "hf_layouts", "registry", "transformer")),
 )
-NETWORKS = ("network", "architectures")
-CONFIG_BLIND = (*NETWORKS, "data", "decode", "training", "evaluate", "inspect")
+NETWORKS = ("core", "pytorch.architectures")
+CONFIG_BLIND = (
+    *NETWORKS,
+    "text",
+    "evaluate",
+    "view",
+    *(f"pytorch.{name}" for name in ("data", "search", "training", "inspect")),
+)
 COMPUTATIONS = frozenset({"forward", "encode", "decode", "logits", "start_cache", "step"})
 CONFIG_NAMES = frozenset({"config", "cfg", "_config", "_cfg", "model_config"})
 UNPICKLERS = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"})
@@ -35,7 +41,7 @@ VAGUE_CLASS = re.compile(r"^_?(Base|Abstract|Standard)[A-Z]|Manager$|Base$")
 def within(name: str, parent: str) -> bool:
     """Whether `name` is `parent` or lies inside it.
 
-    >>> within("network.build", "network"), within("modelling", "network")
+    >>> within("core.build", "core"), within("modelling", "network")
     (True, False)
     """
     return not parent or name == parent or name.startswith(parent + ".")
@@ -131,8 +137,8 @@ def hard_dependencies() -> frozenset[str]:
 
 
 def torch_free_core(module: str, source: str, _: bool = False) -> list[str]:
-    """`config` and `errors` need the standard library only, `network` torch and its shapes too."""
-    allowed = {"config": set(), "errors": set(), "network": {"torch", "jaxtyping"}}.get(top(module))
+    """`config` and `errors` need the standard library only, `core` torch and its shapes too."""
+    allowed = {"config": set(), "errors": set(), "core": {"torch", "jaxtyping"}}.get(top(module))
     if allowed is None:
         return []
     names = {top(name) for name in imports_of(module, ast.parse(source))}
@@ -168,7 +174,7 @@ def class_names(module: str, source: str) -> Iterator[str]:
     """The classes of a module that must be its own; C's structures are called as in C, and each claim of the study is a
     program for itself.
     """
-    if module != "native.library" and not within(module, "study"):
+    if module != "runtime.native.library" and not within(module, "lab.study"):
         yield from (node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
 
 
@@ -178,7 +184,7 @@ def aliases(module: str, source: str) -> Iterator[str]:
     """
     given = (node for node in ast.parse(source).body if isinstance(node, ast.Assign))
     targets = (target for node in given if "TypeVar" not in ast.unparse(node.value) for target in node.targets)
-    if module != "native.library" and not within(module, "study"):
+    if module != "runtime.native.library" and not within(module, "lab.study"):
         yield from (t.id for t in targets if isinstance(t, ast.Name) and re.fullmatch(r"[A-Z]+[a-z]\w*", t.id))
 
 
@@ -196,69 +202,69 @@ def shared_names(sources: Mapping[str, str]) -> list[str]:
 Rule = Callable[[str, str, bool], list[str]]
 
 BROKEN: list[tuple[Rule, str, str]] = [
-    (config_readers, "network.layers", "from headwise.config.model import ModelConfig"),
-    (config_readers, "training.trainer", "def f(model: 'config.ModelConfig'): ..."),
-    (config_readers, "architectures.rnn", "from headwise import config\nconfig.TransformerConfig()"),
-    (config_in_forward, "network.layers", "class A:\n  def forward(self, x):\n    return self.config.n_heads"),
-    (config_in_forward, "network.layers", "class A:\n  def encode(self, x, cfg):\n    return cfg.n_heads"),
-    (config_in_forward, "architectures.rnn", "class A:\n  def decode(self, x):\n    return self.cfg"),
-    (unicode_lines, "data.corpus", "lines = text.splitlines()"),
-    (optional_at_module_level, "demo.dates", "import babel.dates"),
-    (optional_at_module_level, "inspect.view", "from matplotlib import pyplot"),
+    (config_readers, "core.layers", "from headwise.config.model import ModelConfig"),
+    (config_readers, "pytorch.training.trainer", "def f(model: 'config.ModelConfig'): ..."),
+    (config_readers, "pytorch.architectures.rnn", "from headwise import config\nconfig.TransformerConfig()"),
+    (config_in_forward, "core.layers", "class A:\n  def forward(self, x):\n    return self.config.n_heads"),
+    (config_in_forward, "core.layers", "class A:\n  def encode(self, x, cfg):\n    return cfg.n_heads"),
+    (config_in_forward, "pytorch.architectures.rnn", "class A:\n  def decode(self, x):\n    return self.cfg"),
+    (unicode_lines, "text.files.corpus", "lines = text.splitlines()"),
+    (optional_at_module_level, "lab.demo.dates", "import babel.dates"),
+    (optional_at_module_level, "view.plot", "from matplotlib import pyplot"),
     (
         optional_at_module_level,
-        "data.corpus",
+        "text.files.corpus",
         "try:\n    import datasets\nexcept ImportError:\n    datasets = None",
     ),
-    (optional_at_module_level, "data.corpus", "class A:\n    import datasets"),
+    (optional_at_module_level, "text.files.corpus", "class A:\n    import datasets"),
     (torch_free_core, "config", "def late():\n    import torch"),
-    (torch_free_core, "network.layers", "import numpy as np"),
-    (unpickling, "training.checkpoint", "def late():\n    import pickle"),
-    (unpickling, "training.checkpoint", "state = torch.load(path)"),
-    (unpickling, "checkpoint.published", "state = torch.load(path, weights_only=False)"),
-    (unpickling, "data.corpus", "np.load(path, allow_pickle=True)"),
-    (vague_names, "data.utils", ""),
+    (torch_free_core, "core.layers", "import numpy as np"),
+    (unpickling, "pytorch.training.checkpoint", "def late():\n    import pickle"),
+    (unpickling, "pytorch.training.checkpoint", "state = torch.load(path)"),
+    (unpickling, "pytorch.checkpoint.published", "state = torch.load(path, weights_only=False)"),
+    (unpickling, "text.files.corpus", "np.load(path, allow_pickle=True)"),
+    (vague_names, "text.utils", ""),
     (vague_names, "utils", ""),
-    (vague_names, "network.layers", "class BaseLayer: ..."),
-    (vague_names, "training.checkpoint", "class CheckpointManager: ..."),
+    (vague_names, "core.layers", "class BaseLayer: ..."),
+    (vague_names, "pytorch.training.checkpoint", "class CheckpointManager: ..."),
 ]
 
 SOUND: list[tuple[Rule, str, str]] = [
-    (config_readers, "architectures.build", "from headwise.config.model import ModelConfig"),
+    (config_readers, "pytorch.architectures.build", "from headwise.config.model import ModelConfig"),
     (
         config_readers,
-        "network.layers",
+        "core.layers",
         "'''Built from a ModelConfig.'''\nclass A:\n  '''ModelConfig says how.'''",
     ),
     (
         config_in_forward,
-        "network.layers",
+        "core.layers",
         "class A:\n  def __init__(self, config): self.n_heads = config.n_heads",
     ),
-    (unicode_lines, "data.corpus", "'''Not `splitlines`.'''\nlines = text.split('\\n')"),
-    (optional_at_module_level, "demo.dates", "def late():\n    import babel.dates"),
+    (unicode_lines, "text.files.corpus", "'''Not `splitlines`.'''\nlines = text.split('\\n')"),
+    (optional_at_module_level, "lab.demo.dates", "def late():\n    import babel.dates"),
     (
         optional_at_module_level,
-        "demo.dates",
+        "lab.demo.dates",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import babel",
     ),
     (
         optional_at_module_level,
-        "data.corpus",
+        "text.files.corpus",
         "import json\nimport numpy\nimport headwise.errors\nfrom . import batch",
     ),
     (
         torch_free_core,
-        "network.layers",
+        "core.layers",
         "import math\nfrom jaxtyping import Float\nfrom torch import nn\nfrom . import x",
     ),
     (
         unpickling,
-        "training.checkpoint",
+        "pytorch.training.checkpoint",
         "from safetensors.torch import load_file\nnp.load(path, allow_pickle=False)",
     ),
-    (vague_names, "network.layers", "class Baseline: ...\nclass Database: ..."),
-    (unpickling, "checkpoint.published", "state = torch.load(path, weights_only=True)"),
+    (vague_names, "core.layers", "class Baseline: ...\nclass Database: ..."),
+    (unpickling, "pytorch.checkpoint.published", "state = torch.load(path, weights_only=True)"),
 ]
 
 
@@ -273,8 +279,8 @@ def test_rule_lets_sound_code_pass(rule: Rule, module: str, source: str) -> None
 
 
 def test_relative_imports_of_a_package_start_at_itself() -> None:
-    assert list(imports_of("network", ast.parse("from . import x"), is_package=True)) == ["headwise.core.x"]
-    assert list(imports_of("network.a", ast.parse("from . import x"))) == ["headwise.core.x"]
+    assert list(imports_of("core", ast.parse("from . import x"), is_package=True)) == ["headwise.core.x"]
+    assert list(imports_of("core.a", ast.parse("from . import x"))) == ["headwise.core.x"]
 
 
 # --- the rules on the tree
@@ -303,11 +309,11 @@ def test_a_name_means_one_class_in_a_package() -> None:
         "b.x": "class Layout: ...",
     }
     assert shared_names(twice) == ["Layout: a.x and a.y", "Step: a.z and a.u"]
-    assert shared_names({"native.a": "class Layer: ...", "native.library": "class Layer: ..."}) == []
+    assert shared_names({"runtime.native.a": "class Layer: ...", "runtime.native.library": "class Layer: ..."}) == []
 
 
 def test_tree_is_not_empty() -> None:
-    assert {"", "cli", "config", "errors", "network.build"} <= {name for name, _, _ in modules()}
+    assert {"", "cli", "config", "errors", "core.build"} <= {name for name, _, _ in modules()}
 
 
 @pytest.mark.parametrize(

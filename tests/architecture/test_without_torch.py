@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from architecture.structure import FREE, modules
 from safetensors.numpy import save_file
 from tiny_families import HEARING, write_tiny
 from tokenizers import Tokenizer, processors
@@ -34,38 +35,6 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked)
 """
-PACKAGES = ("config", "native", "localisation", "glossary", "evaluate", "serve", "results", "report", "cli")
-OTHERS = (  # modules of packages of which only a part works without torch
-    *("contract", "device", "errors", "version"),
-    *(f"data.{name}" for name in ("alignment", "bpe_dropout", "cache", "corpus", "documents")),
-    *(f"data.{name}" for name in ("file_checks", "file_hashes", "hugging_face", "links", "prepared", "split")),
-    *(
-        f"data.{name}"
-        for name in (
-            "processes",
-            "questions",
-            "tokenize_pairs",
-            "sources",
-            "pair_tokenizer",
-            "scripts",
-            "sentences",
-            "shortlist",
-        )
-    ),
-    *("data.tokenizer", "data.words"),
-    *(f"decode.{name}" for name in ("candidates", "engine", "repetition", "request", "streaming", "translator")),
-    *(f"checkpoint.{name}" for name in ("compiled", "folder", "manifest", "packed", "read", "trained")),
-    *(f"models.{name}" for name in ("language_model", "load", "model", "pair_inspector", "pretrained")),
-    *("models.speech", "models.translator", "generation.text"),
-    *(f"generation.{name}" for name in ("fallback", "limits", "transcribe", "transcript_formats")),
-    *("data.audio", "data.recordings", "data.batch_planning", "data.encoded", "data.masking"),
-    *(f"data.{name}_texts" for name in ("contrastive", "labelled", "tagged")),
-    *(f"models.{name}" for name in ("classifier", "encoder", "encoder_network", "summary")),
-    *(f"generation.{name}" for name in ("answer", "embed", "encoder_network", "fill", "label", "reading")),
-    *(f"generation.{name}" for name in ("sentences", "tag", "vectors")),
-    *(f"inspect.{name}" for name in ("alignment", "attend", "beam", "notebook", "pair", "picture", "reader", "trace")),
-    *("export.web.page", "export.writing", "families.registry", "families.table", "generation.pretrained_tokenizer"),
-)
 NEEDS_TORCH = {  # commands that train, convert or look inside
     *(f"cli.commands.{name}" for name in ("demo", "explore", "import_checkpoint")),
     *(f"cli.commands.{name}" for name in ("join", "prune", "study", "sweep", "train", "tune")),
@@ -74,14 +43,12 @@ NEEDS_TORCH = {  # commands that train, convert or look inside
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
 
-def modules(package: str) -> list[str]:
-    """The names of the modules of a package."""
-    files = sorted((SOURCE / package).rglob("*.py"))
-    parts = [path.relative_to(SOURCE).with_suffix("").parts for path in files if path.name != "__main__.py"]
-    return [".".join(part for part in names if part != "__init__") for names in parts]
-
-
-WITHOUT_TORCH = [name for package in PACKAGES for name in modules(package) if name not in NEEDS_TORCH] + list(OTHERS)
+WITHOUT_TORCH = [
+    name
+    for name in modules()
+    if name.partition(".")[0] in (*FREE, "cli") or name.startswith("lab.results")
+    if name not in NEEDS_TORCH
+]
 
 
 def run_blocked(program: str, *arguments: str) -> str:

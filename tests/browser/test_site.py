@@ -27,7 +27,7 @@ PAGES = (
     "concepts/families/",
     "reference/commands/translate/",
     "reference/settings/",
-    "reference/python/network/",
+    "reference/python/core/",
     "results/speed/",
     "results/bench_2-core-cpu-avx2_2026-11-23/",
     "project/changelog/",

@@ -50,13 +50,13 @@ def build_tree(sites: list[Site]) -> None:
         path = TREE / file
         path.write_text(with_mutants(path.read_text(encoding="utf-8"), own), encoding="utf-8")
     shutil.copy(HERE / "switch.py", TREE / "src" / "mutant_switch.py")
-    with (TREE / PACKAGE / "native" / "blocks.c").open("a", encoding="utf-8") as file:
+    with (TREE / PACKAGE / "runtime" / "native" / "blocks.c").open("a", encoding="utf-8") as file:
         file.write((HERE / "switch.c").read_text(encoding="utf-8"))
     if (ROOT.parent / "shared").is_dir():
         (WORK / "shared").symlink_to(ROOT.parent / "shared")
     (TREE / ".venv").symlink_to(Path(sys.prefix))
     subprocess.run(["git", "init", "--quiet"], cwd=TREE, check=True)
-    subprocess.run([sys.executable, f"{PACKAGE}/native/build.py"], cwd=TREE, env=environment(), check=True)
+    subprocess.run([sys.executable, f"{PACKAGE}/runtime/native/build.py"], cwd=TREE, env=environment(), check=True)
 
 
 def environment(**more: str) -> dict[str, str]:

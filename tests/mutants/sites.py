@@ -184,7 +184,7 @@ def all_sites(root: Path, c_sources: tuple[str, ...]) -> list[Site]:
     for path in sorted((root / PACKAGE).rglob("*.py")):
         found += python_sites(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
     for name in c_sources:
-        path = root / PACKAGE / "native" / name
+        path = root / PACKAGE / "runtime" / "native" / name
         found += c_sites(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
     return found
 

@@ -130,7 +130,8 @@ model.translate(["a"])
 
 
 def test_a_task_is_a_module_three_rows_and_a_page(tmp_path: Path) -> None:
-    """`counting.py`, a row of `config.tasks` with its settings, two in `pytorch.tasks.table` and `models.kinds`, and count.md.
+    """`counting.py`, a row of `config.tasks` with its settings, two in `pytorch.tasks.table` and `models.kinds`, and
+    count.md.
 
     It is trained, saved and loaded as any other; no other module knows of it.
     """

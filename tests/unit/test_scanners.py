@@ -360,29 +360,35 @@ def test_a_document_takes_time_in_proportion_to_what_is_in_it(name: str) -> None
 
 # --- regular expressions
 
-PACKAGES = ("data", "decode", "evaluate", "generation", "glossary", "inspect", "localisation", "serve", "corpora")
+PACKAGES = (
+    *("documents", "evaluate", "models", "runtime.search", "runtime.tokenizers", "serve", "text", "view"),
+    *("pytorch.data", "pytorch.inspect", "pytorch.search"),
+)
 AT_THE_BEGINNING = (  # which are only tried where a text begins
-    "data.split.COUNT_PATTERN", "data.split.SHARE_PATTERN", "data.corruption.FULL_STOP", "localisation.po.STRING",
-    "data.file_checks.LANGUAGE_CODE", "data.file_checks.MARKUP", "data.links.LINK",
-    "localisation.markdown_dialects.ALONE", "localisation.rst.FIELD", "localisation.rst.DIRECTIVE_OPTION",
-    "localisation.rst.SIMPLE_TABLE", "localisation.rst.BLOCK", "localisation.rst.OBJECT",
-    "localisation.inline_boundaries.INLINE",
-    "localisation.markdown.BLOCK", "localisation.markdown_dialects.DIRECTIVE", "localisation.html_pieces.FIRST_TAG",
-    "localisation.epub.NAME", "localisation.markdown_titles.IN_LINK",
-    "localisation.json_messages.PLURAL_KEY", "localisation.resx.NO_TEXT",
-    "localisation.csv_table.QUOTED", "localisation.subtitles.LIKE_TIMES",
-    "localisation.passages.FRONT_MATTER", "localisation.properties.KEY", "localisation.subtitles.TIMES",
-    "localisation.markup.DECLARED_ENCODING", "localisation.unsupported_types.BEGINNING",
-    "localisation.rails.PROPERTIES", "localisation.rails.HEADER",
-    "localisation.unsupported_types.LINE_PATTERNSXML or HTML",
-    "localisation.unsupported_types.LINE_PATTERNSresources of a program", "serve.languages.PAIR_PATTERN",
+    "text.files.split.COUNT_PATTERN", "text.files.split.SHARE_PATTERN", "pytorch.data.corruption.FULL_STOP",
+    "documents.formats.po.STRING",
+    "text.files.file_checks.LANGUAGE_CODE", "text.files.file_checks.MARKUP", "text.files.links.LINK",
+    "documents.formats.markdown_dialects.ALONE", "documents.formats.rst.FIELD",
+    "documents.formats.rst.DIRECTIVE_OPTION",
+    "documents.formats.rst.SIMPLE_TABLE", "documents.formats.rst.BLOCK", "documents.formats.rst.OBJECT",
+    "documents.markup.inline_boundaries.INLINE",
+    "documents.formats.markdown.BLOCK", "documents.formats.markdown_dialects.DIRECTIVE",
+    "documents.formats.html_pieces.FIRST_TAG",
+    "documents.formats.epub.NAME", "documents.formats.markdown_titles.IN_LINK",
+    "documents.formats.json_messages.PLURAL_KEY", "documents.formats.resx.NO_TEXT",
+    "documents.formats.csv_table.QUOTED", "documents.formats.subtitles.LIKE_TIMES",
+    "documents.passages.FRONT_MATTER", "documents.formats.properties.KEY", "documents.formats.subtitles.TIMES",
+    "documents.markup.markup.DECLARED_ENCODING", "documents.formats.unsupported_types.BEGINNING",
+    "documents.formats.rails.PROPERTIES", "documents.formats.rails.HEADER",
+    "documents.formats.unsupported_types.LINE_PATTERNSXML or HTML",
+    "documents.formats.unsupported_types.LINE_PATTERNSresources of a program", "serve.languages.PAIR_PATTERN",
 )  # fmt: skip
 IN_XML = (  # of a file that expat has found to be XML: what begins there also ends
-    "localisation.markup.END_TAG", "localisation.markup.START_TAG", "localisation.markup.TOKEN",
-    "localisation.json_messages.TOKEN",  # and of one that is JSON
+    "documents.markup.markup.END_TAG", "documents.markup.markup.START_TAG", "documents.markup.markup.TOKEN",
+    "documents.formats.json_messages.TOKEN",  # and of one that is JSON
 )  # fmt: skip
 BOUNDED = (  # by what calls them
-    "localisation.html_page.CHARSET",  # the first 2,048 bytes of a file
+    "documents.formats.html_page.CHARSET",  # the first 2,048 bytes of a file
     "evaluate.transcripts.PARENTHESES",  # what is before the last closing bracket
     "evaluate.transcripts.BRACKETS",
 )
@@ -391,7 +397,7 @@ BOUNDED = (  # by what calls them
 def patterns() -> Iterator[tuple[str, re.Pattern[Any]]]:
     """The regular expressions of the modules of `PACKAGES`, by the names they have there."""
     for package in PACKAGES:
-        folder = Path(headwise.__path__[0], package)
+        folder = Path(headwise.__path__[0], *package.split("."))
         for found in pkgutil.walk_packages([str(folder)], f"headwise.{package}."):
             name = found.name.removeprefix("headwise.")
             for key, value in vars(importlib.import_module(found.name)).items():

@@ -1,7 +1,7 @@
 """The tasks that a network can be trained for, one row each: names, data and metrics. Needs no torch.
 
-A new task is a module in `headwise.pytorch.tasks`, a row here, a row in `headwise.pytorch.tasks.table` and a page in `cards/`. If it
-saves its models in our layout, they have a row in `headwise.models.kinds`, too. Its
+A new task is a module in `headwise.pytorch.tasks`, a row here, a row in `headwise.pytorch.tasks.table` and a page in
+`cards/`. If it saves its models in our layout, they have a row in `headwise.models.kinds`, too. Its
 [data] section is a dataclass, for instance in `config.data`. The words of `reads` describe its network; settings of
 [model] and [train] can be limited to tasks with one of these words:
 

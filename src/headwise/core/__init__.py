@@ -10,11 +10,11 @@ STABLE = (
     *("masks.causal_mask", "masks.Causal", "masks.Everywhere"),
     *("feed_forward.FeedForward", "feed_forward.GatedFeedForward"),
     *("embeddings.Embeddings", "positions.sinusoids", "positions.SinusoidalPositions", "positions.LearnedPositions"),
-    *("positions.NoPositions", "rotary.Rotary", "norms.RMSNorm"),
+    *("positions.NoPositions", "extensions.rotary.Rotary", "norms.RMSNorm"),
     *("layers.Sublayer", "layers.EncoderLayer", "layers.DecoderLayer"),
     *("stacks.Encoder", "stacks.Decoder", "stacks.CausalStack"),
     *("transformer.Transformer", "transformer.Transformer.encode", "transformer.Transformer.decode"),
     *("transformer.Transformer.logits", "transformer.Transformer.start_cache", "transformer.Transformer.states"),
     *("transformer.EncoderOnly", "transformer.DecoderOnly"),
-    *("config.NetworkConfig", "config.StackConfig", "config.RotaryConfig", "build.build"),
+    "build.build",
 )

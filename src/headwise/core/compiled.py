@@ -1,4 +1,5 @@
-"""Packs an encoder-decoder or a decoder alone for the compiled library (`headwise.runtime.native`), which runs the search.
+"""Packs an encoder-decoder or a decoder alone for the compiled library (`headwise.runtime.native`), which runs the
+search.
 
 This works for any network (a recipe, Marian, BART, GPT-2, LLaMA, ...) whose modules the library supports. Whether to
 use the library is decided in `inference.prepare_for_inference`.

@@ -5,8 +5,8 @@ within P. With A the links found, precision = |A & P| / |A|, recall = |A & S| / 
 
     AER = 1 - (|A & S| + |A & P|) / (|A| + |S|)
 
-counted over all pairs together. See `text/files/links.py` for files of links and `view/alignment.py` for links found by a
-model.
+counted over all pairs together. See `text/files/links.py` for files of links and `view/alignment.py` for links found by
+a model.
 """
 
 from collections.abc import Collection, Sequence

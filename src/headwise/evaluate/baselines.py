@@ -1,7 +1,8 @@
 """Baselines that cost seconds, on the data of a training: what a trained model should beat.
 
 Each is a few lines of numpy, but for the classifier of texts, which is scikit-learn's. Large training data are sampled
-evenly, so that the time is bounded. See `Job.baseline` for guessing and `headwise.pytorch.tasks` for the baseline of each task.
+evenly, so that the time is bounded. See `Job.baseline` for guessing and `headwise.pytorch.tasks` for the baseline of
+each task.
 """
 
 import warnings

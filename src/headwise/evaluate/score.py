@@ -1,4 +1,5 @@
-"""Probabilities that a model gives to translations written by somebody else; `models.translation.pair_inspector` computes them.
+"""Probabilities that a model gives to translations written by somebody else; `models.translation.pair_inspector`
+computes them.
 
 Metrics that compare text with text are in `bleu.py`. All logarithms are natural. The end token is part of every
 target, so an empty target has a score too.

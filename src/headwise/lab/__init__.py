@@ -1,1 +1,3 @@
-"""Experiments and teaching: the study of claims, tables of runs, the tutorial, the demo. Imported by the command line alone."""
+"""Experiments and teaching: the study of claims, tables of runs, the tutorial, the demo. Imported by the command line
+alone.
+"""

@@ -1,4 +1,6 @@
-"""A pretrained encoder-decoder (T5, BART, Marian, M2M-100, NLLB, ...), as `models.translation.translator.LoadedNetwork`."""
+"""A pretrained encoder-decoder (T5, BART, Marian, M2M-100, NLLB, ...), as
+`models.translation.translator.LoadedNetwork`.
+"""
 
 from dataclasses import replace
 from functools import cached_property, partial

@@ -1,4 +1,6 @@
-"""A translation model that was trained here, as `models.translation.translator.LoadedNetwork`; without torch until it is needed."""
+"""A translation model that was trained here, as `models.translation.translator.LoadedNetwork`; without torch until it
+is needed.
+"""
 
 from functools import cached_property
 from typing import Any

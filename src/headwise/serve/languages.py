@@ -1,7 +1,7 @@
 """Language pairs of models, names of languages, and language detection.
 
-Codes are those of the model, or file name endings of its training data. See `runtime.tokenizers.languages` for how a model
-selects languages.
+Codes are those of the model, or file name endings of its training data. See `runtime.tokenizers.languages` for how a
+model selects languages.
 """
 
 import re

@@ -6,7 +6,7 @@ STABLE = (
     *("notebook.AttentionView", "notebook.AttentionView.show", "notebook.Inspection", "notebook.Inspection.show"),
     *("record.Trace", "record.Position", "record.Candidate", "record.BeamNode", "record.Attribution"),
     *("record.Attribution.gap", "record.Walk", "record.Walk.step", "record.WalkStep", "record.WalkRecord"),
-    *("record.StackFigure", "interventions.intervene", "heads.Head", "alignment.AlignmentHead"),
+    *("record.StackFigure", "alignment.AlignmentHead"),
     *("readings.head_average", "readings.layer_average", "readings.between_words", "readings.clearest_head"),
     *("readings.alignment_row", "readings.entropy", "readings.distance", "readings.distance_from_diagonal"),
     *("readings.Rollout", "readings.rollout", "picture.save_attention", "terminal.heat_map"),

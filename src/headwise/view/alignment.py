@@ -5,8 +5,8 @@ end tokens excepted. The best head differs from model to model: `rank_heads` tri
 and both rows of a token, on pairs with known links. In some models the row that *predicts* a token attends to its
 source, in others the row that *reads* it afterwards (Chen et al. 2020, arXiv:2004.14837, "shift-att").
 
-`grow_diagonal` symmetrises the links of two models, one for each direction. See `text/files/links.py` for files of links and
-`evaluate/alignment.py` for error rates.
+`grow_diagonal` symmetrises the links of two models, one for each direction. See `text/files/links.py` for files of
+links and `evaluate/alignment.py` for error rates.
 """
 
 from collections.abc import Mapping, Sequence

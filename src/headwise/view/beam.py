@@ -1,7 +1,7 @@
 """Beam search as a tree: every continuation that the search ranked, and its fate.
 
-The search is the ordinary one with an observer, so its result is that of `translate`. See `pytorch/search/search.py` for the
-search and `trace` for the predictions at each position.
+The search is the ordinary one with an observer, so its result is that of `translate`. See `pytorch/search/search.py`
+for the search and `trace` for the predictions at each position.
 """
 
 from collections.abc import Sequence

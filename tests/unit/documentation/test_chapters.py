@@ -88,7 +88,7 @@ def test_a_chapter_becomes_a_page_and_a_notebook(chapters: Any, chapter: Path) -
         "```{ .text .output }\nZeroDivisionError: division by zero\n```",
         '<div class="display" data-display="0"></div>',
         "![A &quot;quoted&quot; picture](1-small-1.png)",
-        "```python\n# headwise/tutorial/__init__.py, line ",
+        "```python\n# headwise/lab/tutorial/__init__.py, line ",
         "```{ .text .output }\nExercise 1.1: no answer yet. Replace ... by your answer.\n```\n",
     ]
     places = [page.markdown.index(part) for part in parts]

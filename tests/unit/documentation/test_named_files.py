@@ -14,7 +14,7 @@ def named_files(text: str) -> set[str]:
     """The paths in code spans.
 
     >>> sorted(named_files("`core/norms.py`, `pytorch/data/batch.py`: `Batch`, `python tests/a.py`, `config.json`"))
-    ['pytorch/data/batch.py', 'core/norms.py', 'tests/a.py']
+    ['core/norms.py', 'pytorch/data/batch.py', 'tests/a.py']
     """
     return set(FILE.findall(text))
 

@@ -79,7 +79,7 @@ def test_the_reference_has_the_python_api(pages: dict[str, str]) -> None:
     (shown,) = re.findall(r"inherited_members: \[(.*)\]", pages["reference/python/index.md"])
     assert {*METHODS, "path", "methods", "network"} <= {*shown.split(", ")}
     assert "::: headwise.models.translation.translator.Translator\n" in pages["reference/python/models.md"]
-    assert "::: headwise.core.attention\n" in pages["reference/python/network.md"]
+    assert "::: headwise.core.attention\n" in pages["reference/python/core.md"]
 
 
 def test_the_reference_has_the_http_api(pages: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ import pytest
 import headwise
 import headwise.core
 import headwise.lab.tutorial
+import headwise.pytorch.inspect
 import headwise.view
 from headwise.models.model import METHODS, Model
 
@@ -24,7 +25,9 @@ ROW = re.compile(r"^\| `(?P<name>[\w.]+)` \| (?P<parameters>.*?) \| (?P<meaning>
 PACKAGES: dict[str, tuple[str, ...]] = {
     "headwise": tuple(name for name in headwise.__all__ if name != "__version__"),
     "headwise.core": headwise.core.STABLE,
+    "headwise.config.network": ("NetworkConfig", "StackConfig", "RotaryConfig"),
     "headwise.view": headwise.view.STABLE,
+    "headwise.pytorch.inspect": headwise.pytorch.inspect.STABLE,
     "headwise.lab.tutorial": tuple(headwise.lab.tutorial.__all__),
 }
 DECLARED = [f"{package}.{name}" for package, names in PACKAGES.items() for name in names]

@@ -1,4 +1,6 @@
-"""What the compiled library records for a walk: the values of `pytorch.inspect.walk` in torch, in every build and precision."""
+"""What the compiled library records for a walk: the values of `pytorch.inspect.walk` in torch, in every build and
+precision.
+"""
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy

@@ -45,20 +45,20 @@ def changed_claims(module: str, old: str, new: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_change_of_the_network_counts_for_the_claims_that_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = changed_claims("network.attention", "q.size(-1) ** -0.5, mask)", "q.size(-1) ** -0.4, mask)", monkeypatch)
+    changed = changed_claims("core.attention", "q.size(-1) ** -0.5, mask)", "q.size(-1) ** -0.4, mask)", monkeypatch)
     assert changed == {"scaled-dot-product", "layer-cost", "operations"}  # the others use the fused kernel
 
 
 @pytest.mark.thorough
 def test_a_change_of_what_every_transformer_uses_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = changed_claims("network.attention", "return x.transpose(1, 2).flatten(2)", "return x", monkeypatch)
+    changed = changed_claims("core.attention", "return x.transpose(1, 2).flatten(2)", "return x", monkeypatch)
     assert {"translation", "distance", "heads", "warmup", "interpretability", "order", "operations"} <= changed
     assert not {"gradients", "scaled-dot-product"} & changed
 
 
 @pytest.mark.thorough
 def test_a_change_of_a_measurement_counts_for_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert changed_claims("study.gradients", "sample_sequences(256,", "sample_sequences(255,", monkeypatch) == {
+    assert changed_claims("lab.study.gradients", "sample_sequences(256,", "sample_sequences(255,", monkeypatch) == {
         "gradients"
     }
 
@@ -76,14 +76,14 @@ def test_a_change_of_a_measurement_counts_for_its_claim(monkeypatch: pytest.Monk
     ],
 )
 def test_text_figures_and_thresholds_do_not_count(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert changed_claims("study.gradients", old, new, monkeypatch) == set()
+    assert changed_claims("lab.study.gradients", old, new, monkeypatch) == set()
 
 
 def test_names_are_followed_through_imports() -> None:
-    found = definitions(("study.scaled_dot_product", "measure"))
-    assert ("network.attention", "scaled_dot_product_attention") in found
-    assert ("network.attention", "masked_softmax") in found
-    assert ("network.attention", "MultiHeadAttention") not in found
+    found = definitions(("lab.study.scaled_dot_product", "measure"))
+    assert ("core.attention", "scaled_dot_product_attention") in found
+    assert ("core.attention", "masked_softmax") in found
+    assert ("core.attention", "MultiHeadAttention") not in found
 
 
 def test_the_tree_as_text_has_no_empty_fields() -> None:

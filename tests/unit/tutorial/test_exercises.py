@@ -58,5 +58,5 @@ def test_unknown_sizes_and_one_sided_settings_are_errors(monkeypatch: pytest.Mon
 
 def test_source_is_shown_as_code() -> None:
     shown = show_source(show_source)
-    assert shown._repr_markdown_().startswith("```python\n# headwise/tutorial/__init__.py, line ")
+    assert shown._repr_markdown_().startswith("```python\n# headwise/lab/tutorial/__init__.py, line ")
     assert "def show_source(code" in repr(shown)

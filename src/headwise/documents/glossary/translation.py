@@ -1,9 +1,9 @@
 """Translation with a glossary: its terms become required phrases of the search, or annotations in the source.
 
-The target of each term in a source is a required phrase (`pytorch.search.phrases`). If no output has room for all phrases, the
-text is translated without them. A model trained on annotated sources (`annotation`) gets annotations instead and writes
-a term in the form that fits, or not at all. Text that stays unchanged becomes a marker for a model trained on markers
-(`documents.markup.markers`), and a required phrase for others. See `files` for glossary files.
+The target of each term in a source is a required phrase (`pytorch.search.phrases`). If no output has room for all
+phrases, the text is translated without them. A model trained on annotated sources (`annotation`) gets annotations
+instead and writes a term in the form that fits, or not at all. Text that stays unchanged becomes a marker for a model
+trained on markers (`documents.markup.markers`), and a required phrase for others. See `files` for glossary files.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,10 @@ from typing import Any
 from headwise.lab.study.claim import Claim
 
 PACKAGE = "headwise."
-FOLLOWED = ("study.", "network.", "architectures.", "training.optimizer", "training.schedule")
+FOLLOWED = (
+    *("lab.study.", "core.", "config.network", "config.from_recipe", "pytorch.architectures."),
+    *("pytorch.training.optimizer", "pytorch.training.schedule"),
+)
 
 Symbol = tuple[str, str]  # module without the package's name, name at its top level
 

@@ -1,6 +1,7 @@
 """Labels of texts: the predictions of classifiers, kinds of problems, and names of classes.
 
-See `pytorch.models.vision` for labels of images, `reading` for special tokens around a text and `headwise.pytorch.tasks` for training.
+See `pytorch.models.vision` for labels of images, `reading` for special tokens around a text and
+`headwise.pytorch.tasks` for training.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Speech recognition with Whisper: recordings to transcripts.
 
-The compiled library runs it without torch; what looks inside needs torch. See `models.speech.transcribe` for its decoding
-rules, `headwise.text.files.audio` for sound files and `headwise.pytorch.tasks.transcription` for fine-tuning.
+The compiled library runs it without torch; what looks inside needs torch. See `models.speech.transcribe` for its
+decoding rules, `headwise.text.files.audio` for sound files and `headwise.pytorch.tasks.transcription` for fine-tuning.
 """
 
 from __future__ import annotations

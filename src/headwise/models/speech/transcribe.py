@@ -2,8 +2,8 @@
 
 The decoder starts with special tokens for the language, the task and whether to write timestamps. Timestamps come in
 pairs around each segment, in steps of 20 ms, and never decrease. A recording longer than the encoder's window is
-transcribed in windows; each starts at the end of the last complete segment. See `headwise.text.files.audio` for sound files
-and `fallback` for temperature fallback.
+transcribed in windows; each starts at the end of the last complete segment. See `headwise.text.files.audio` for sound
+files and `fallback` for temperature fallback.
 """
 
 import math

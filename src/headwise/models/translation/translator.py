@@ -75,7 +75,9 @@ class LoadedNetwork(Protocol):
 
 
 class Seq2SeqModel(Model):
-    """A model that reads a text and writes another: one, or several that write together (`models.translation.ensemble`)."""
+    """A model that reads a text and writes another: one, or several that write together
+    (`models.translation.ensemble`).
+    """
 
     does = "reads a text and writes another"
     reads = "pairs"
@@ -111,12 +113,16 @@ class Seq2SeqModel(Model):
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokenizer of targets, a `text.tokens.pair_tokenizer.PairTokenizer`; its `source` is that of source texts."""
+        """The tokenizer of targets, a `text.tokens.pair_tokenizer.PairTokenizer`; its `source` is that of source
+        texts.
+        """
         return self._for().tokenizer
 
     @property
     def vocabulary(self) -> Any:
-        """The files of a pretrained model's vocabulary, a `runtime.tokenizers.vocabulary.Vocabulary`; otherwise None."""
+        """The files of a pretrained model's vocabulary, a `runtime.tokenizers.vocabulary.Vocabulary`; otherwise
+        None.
+        """
         return getattr(self._loaded, "vocabulary", None)
 
     @property
@@ -170,7 +176,9 @@ class Seq2SeqModel(Model):
 
     @property
     def sides(self) -> Any:
-        """The tokenizer of targets, a `text.tokens.pair_tokenizer.PairTokenizer`; its `source` is that of source texts."""
+        """The tokenizer of targets, a `text.tokens.pair_tokenizer.PairTokenizer`; its `source` is that of source
+        texts.
+        """
         return self._translator.tokenizer
 
     @property
@@ -241,8 +249,8 @@ class Seq2SeqModel(Model):
                 parts.
             prefix: text with which every output begins.
             draft: source of draft tokens for greedy search, as for `draft`; it speeds up single sentences.
-            glossary: required terms: a `headwise.documents.glossary.terms.Glossary`, a file (`docs/how-to/glossaries.md`), or
-                pairs of a source term and its translation.
+            glossary: required terms: a `headwise.documents.glossary.terms.Glossary`, a file
+                (`docs/how-to/glossaries.md`), or pairs of a source term and its translation.
             source_language, target_language: language codes of a multilingual model, in its own notation ("de",
                 "deu_Latn", "de_DE").
             instruction: text in front of each source, such as T5's "summarize: ".
@@ -276,8 +284,8 @@ class Seq2SeqModel(Model):
 
         Args:
             chunk_lines: lines that are read and translated together.
-            workers: processes that share the lines (see `headwise.models.translation.workers`). 0 is one for each CPU core if torch
-                decodes and there are enough lines; the compiled library uses all cores in one process.
+            workers: processes that share the lines (see `headwise.models.translation.workers`). 0 is one for each CPU
+                core if torch decodes and there are enough lines; the compiled library uses all cores in one process.
 
         Raises:
             UserError: as for `translate`, or `workers` is negative.
@@ -491,7 +499,8 @@ class Translator(PrunableModel, Seq2SeqModel):
         instruction: str = "",
         **settings: Any,
     ) -> Attribution:
-        """How much each source word raised the log-probability of each target word (`headwise.pytorch.inspect.attribution`).
+        """How much each source word raised the log-probability of each target word
+        (`headwise.pytorch.inspect.attribution`).
 
         `steps` is the number of steps of the integral; other arguments are those of `attend`.
         """

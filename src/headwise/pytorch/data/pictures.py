@@ -1,7 +1,8 @@
 """Labelled images: a folder with one subfolder per label, or a table of files.
 
 Files are read when their batch comes, so a dataset may be larger than memory. Augmentation is a function of (seed,
-epoch, row), so a resumed stream is identical. Preprocessing is in `image.py`, training in `headwise.pytorch.tasks.pictures`.
+epoch, row), so a resumed stream is identical. Preprocessing is in `image.py`, training in
+`headwise.pytorch.tasks.pictures`.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Attention heads of a Transformer: list them, mask some, and get the parameters without them.
 
 A head is named by where it attends ("encoder" and "decoder" to their own stack, "cross" from decoder to source), its
-layer and its number, both from 0. See `importance.py` for the importance of heads and `headwise.pytorch.models.pruning` for
-writing a smaller model.
+layer and its number, both from 0. See `importance.py` for the importance of heads and `headwise.pytorch.models.pruning`
+for writing a smaller model.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Single inputs of a network, with names for their positions: a text, a picture, a sound.
 
-Each is a `pair_tensors.InspectedInput`; `headwise.pytorch.models.inputs` makes them from texts and files. See `recording` for
-attention and `predictions` for predictions.
+Each is a `pair_tensors.InspectedInput`; `headwise.pytorch.models.inputs` makes them from texts and files. See
+`recording` for attention and `predictions` for predictions.
 """
 
 from collections.abc import Callable, Sequence

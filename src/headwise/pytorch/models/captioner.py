@@ -79,7 +79,9 @@ class Captioner(InspectableModel, ModelWithLoss):
         return search_captions(self.network, self.network.encode(pixels), config, self.max_len, stop)
 
     def evaluate(self, paths: Sequence[str]) -> CaptionReport:
-        """BLEU and chrF++ of captions against all references of each picture in some tables (`pytorch.data.captions`)."""
+        """BLEU and chrF++ of captions against all references of each picture in some tables
+        (`pytorch.data.captions`).
+        """
         references = captions_by_picture(read_captions(paths))
         return caption_report([one.text for one in self.caption([*references])], [*references.values()])
 

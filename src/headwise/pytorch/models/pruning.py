@@ -1,9 +1,9 @@
 """Write a model without some of its attention heads.
 
-The weights of unimportant heads (`pytorch/inspect/importance.py`) are removed. The result computes the same as the whole model
-with these heads masked, and can be fine-tuned (`headwise train --init`). Pretrained models, and models with grouped
-queries, cannot have layers with fewer heads: there the part of W^O of these heads is zero. See `headwise.view` for
-heads and their importance.
+The weights of unimportant heads (`pytorch/inspect/importance.py`) are removed. The result computes the same as the
+whole model with these heads masked, and can be fine-tuned (`headwise train --init`). Pretrained models, and models with
+grouped queries, cannot have layers with fewer heads: there the part of W^O of these heads is zero. See `headwise.view`
+for heads and their importance.
 """
 
 import shutil

@@ -79,7 +79,9 @@ class PictureClassifier(VisionModel, ModelWithLoss):
         return label_picture(self.network, pixels, self._names, min(top, self.config.n_classes))
 
     def evaluate(self, paths: Sequence[str]) -> LabelReport:
-        """Accuracy and F1 on folders or tables of pictures (`pytorch.data.pictures`); `UserError` for an unknown label."""
+        """Accuracy and F1 on folders or tables of pictures (`pytorch.data.pictures`); `UserError` for an unknown
+        label.
+        """
         pictures = read_pictures(paths)
         check_picture_labels(pictures, list(self._names.values()))
         found = [self.label(picture.path, top=1)[0].name for picture in pictures]

@@ -4,8 +4,8 @@ log p(y) = mean over the models of log p_i(y), normalised by the search: the geo
 Log-softmax subtracts the same number from all logits of a row, so averaging logits is equivalent; an ensemble of two
 identical models gives bit-identical results.
 
-Any `EncoderDecoder` can be a member, each on its own device. `runtime.native.network.CompiledEnsemble` is the same for the
-compiled library.
+Any `EncoderDecoder` can be a member, each on its own device. `runtime.native.network.CompiledEnsemble` is the same for
+the compiled library.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Fine-tuning with LoRA adapters, for the job of any task that starts from a pretrained model.
 
-Objective and validation are the job's. See `core/extensions/low_rank.py` for the adapters and `pytorch/checkpoint/adapter_layout.py`
-for their folder.
+Objective and validation are the job's. See `core/extensions/low_rank.py` for the adapters and
+`pytorch/checkpoint/adapter_layout.py` for their folder.
 """
 
 from collections.abc import Sequence

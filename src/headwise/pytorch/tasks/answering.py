@@ -2,8 +2,8 @@
 
 Targets are the start and the end of a question's first answer in each passage of its context, or the first token if the
 answer is not in the passage (BERT, arXiv:1810.04805, sections 4.2 and 4.3). Deviation from `transformers`: padding is
-masked, so that a loss does not depend on other rows of the batch. See `heads` for the head, `headwise.text.files.questions`
-for files and `headwise.models.encoding.answer` for passages and prediction.
+masked, so that a loss does not depend on other rows of the batch. See `heads` for the head,
+`headwise.text.files.questions` for files and `headwise.models.encoding.answer` for passages and prediction.
 """
 
 import math

@@ -1,7 +1,8 @@
 """Training image captioning: cross-entropy of the next token, BLEU.
 
 The decoder reads the start token and predicts the caption and its end token, the loss of `VisionEncoderDecoderModel`.
-Encoder and decoder have their own dropout, from their parts of config.json. See `headwise.pytorch.data.captions` for files.
+Encoder and decoder have their own dropout, from their parts of config.json. See `headwise.pytorch.data.captions` for
+files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

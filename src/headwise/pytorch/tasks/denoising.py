@@ -1,8 +1,8 @@
 """Denoising pre-training of encoder-decoders (BART, arXiv:1910.13461): masked text in, the original text out.
 
-From scratch on lines of text (`DenoisingJob`, noise in `text/prepared/noise.py`): a first stage for translation models with
-little parallel data, which `headwise train --init` then trains on pairs. A pretrained T5 or BART is trained on running
-text in blocks (`CorruptionJob`, noise in `pytorch/data/corruption.py`).
+From scratch on lines of text (`DenoisingJob`, noise in `text/prepared/noise.py`): a first stage for translation models
+with little parallel data, which `headwise train --init` then trains on pairs. A pretrained T5 or BART is trained on
+running text in blocks (`CorruptionJob`, noise in `pytorch/data/corruption.py`).
 """
 
 from collections.abc import Callable, Sequence

@@ -2,7 +2,8 @@
 
 The folder is part of the run (`bert-begun`, `vit-gpt2-begun`). It has random weights and a vocabulary trained on the
 training texts; head, files, metrics and layout are those of fine-tuning. A resumed run uses it again. See
-`pytorch/checkpoint/from_scratch.py` for the files of the folder and `pytorch/checkpoint/compose.py` for vision-encoder-decoders.
+`pytorch/checkpoint/from_scratch.py` for the files of the folder and `pytorch/checkpoint/compose.py` for
+vision-encoder-decoders.
 """
 
 import shutil

@@ -1,7 +1,7 @@
 """Training causal language models on running text in blocks, from scratch or from a pretrained model (GPT-2, LLaMA).
 
-The result is a folder in the Hugging Face layout of such a family. See `text/files/documents.py` and `pytorch/data/blocks.py` for the
-way from text to blocks, and `generation` for generation.
+The result is a folder in the Hugging Face layout of such a family. See `text/files/documents.py` and
+`pytorch/data/blocks.py` for the way from text to blocks, and `generation` for generation.
 """
 
 import math

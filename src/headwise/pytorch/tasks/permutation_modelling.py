@@ -1,7 +1,8 @@
 """Training permutation language models (XLNet, arXiv:1906.08237) on running text, from scratch or from an XLNet.
 
 Tokens of a block are predicted in a random order. The result is a folder in XLNet's layout. Texts and checks are those
-of `language_modelling`. See `pytorch/data/permutation.py` for the orders and `pytorch/architectures/xlnet.py` for the network.
+of `language_modelling`. See `pytorch/data/permutation.py` for the orders and `pytorch/architectures/xlnet.py` for the
+network.
 """
 
 from collections.abc import Callable, Sequence

@@ -3,7 +3,8 @@
 `FineTuning` describes the pretrained models that a task supports; the `FINE_TUNING` of a task's module is one.
 
 Weights are copied to float32, whatever the precision of the file. The bias on the logits (Marian, BART) is frozen, as
-in `transformers`. Dropout has the rates of config.json, also where the paper has none (`core/extensions/extra_dropout.py`).
+in `transformers`. Dropout has the rates of config.json, also where the paper has none
+(`core/extensions/extra_dropout.py`).
 """
 
 from collections.abc import Callable, Mapping

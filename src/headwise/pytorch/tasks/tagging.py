@@ -1,7 +1,8 @@
 """Training token classification (named entities, parts of speech) with an encoder.
 
 The first token of each word has the label. A sentence longer than `data.max_length` is split. Metrics are over whole
-entities. See `heads` for the head, `headwise.text.files.tagged_texts` for files and `headwise.models.encoding.tag` for prediction.
+entities. See `heads` for the head, `headwise.text.files.tagged_texts` for files and `headwise.models.encoding.tag` for
+prediction.
 """
 
 from collections.abc import Iterator, Sequence

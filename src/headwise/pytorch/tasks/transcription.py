@@ -3,8 +3,8 @@
 The decoder reads the start tokens (start, language, task, no timestamps) and predicts the text and its end token, the
 loss of `WhisperForConditionalGeneration` with label -100 for the start tokens. A text begins with a space, as in
 OpenAI's transcripts, except in languages without spaces. The encoder's sinusoids are frozen, as in `transformers`.
-Dropout and masking of spectrograms (`apply_spec_augment`) follow config.json. See `headwise.pytorch.data.speech` for files and
-windows, and `headwise.pytorch.data.spec_augment` for masking.
+Dropout and masking of spectrograms (`apply_spec_augment`) follow config.json. See `headwise.pytorch.data.speech` for
+files and windows, and `headwise.pytorch.data.spec_augment` for masking.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -55,7 +55,9 @@ def fits(c: NetworkConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
-    """The network packed to compute with `compute`, one of `runtime.native.linear.NUMBERS`, in `memory` if it is given."""
+    """The network packed to compute with `compute`, one of `runtime.native.linear.NUMBERS`, in `memory` if it is
+    given.
+    """
     shape = library_shape(c)
     assert shape and c.decoder
     names = {f"tgt_{name}" if name.startswith(ALONE) else name: name for name in weights}

@@ -1,8 +1,8 @@
 """A model folder that was read, whatever its layout.
 
 The layouts are in `trained` (models trained here) and `imported` (Hugging Face and `headwise import`). For models
-trained here, only `network` needs torch. A `FolderNetwork` is what the networks of `models.translation.translator.LoadedNetwork`
-that come in one folder have in common.
+trained here, only `network` needs torch. A `FolderNetwork` is what the networks of
+`models.translation.translator.LoadedNetwork` that come in one folder have in common.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Weights packed for the compiled library ahead of time, in a file next to the weights.
 
 The first translation does not wait for packing. The file holds the parts of
-`runtime.native.linear.PackedMemory` one after another; the addresses at the start of a layer are set in each process. The
-header identifies what was packed: the digest of `model.safetensors`, a checksum of the unpacked parameters, the
+`runtime.native.linear.PackedMemory` one after another; the addresses at the start of a layer are set in each process.
+The header identifies what was packed: the digest of `model.safetensors`, a checksum of the unpacked parameters, the
 network's settings, the precision, and the sources of the packing code. If any differs, the file is ignored with a
 warning. The header also has a checksum of the content, so a damaged file is an error, and the sizes and times of the
 files of weights: if they are others now, the digest of the weights is computed and compared with the manifest.

@@ -89,8 +89,8 @@ class Search:
             averaged.
         settings: with candidates without `stop`, `timestamps` and `among_allowed`.
         limits: `runtime.search.request.Bounds`; with `streams`, `n_best` samples of each source.
-        candidates: `runtime.search.candidates.Candidates`, or None for the whole vocabulary. C works with columns, which are
-            indices into the candidates; all ids are converted here.
+        candidates: `runtime.search.candidates.Candidates`, or None for the whole vocabulary. C works with columns,
+            which are indices into the candidates; all ids are converted here.
     """
 
     def __init__(self, decodings: Sequence[Any], settings: SearchOptions, limits: Any, candidates: Any = None) -> None:

@@ -1,8 +1,8 @@
 """Search over a lexical shortlist instead of the whole vocabulary.
 
 The compiled library searches a batch in *columns*: indices into the list of all tokens that its sentences may contain;
-`runtime.native.search` converts ids. Each sentence is normalised over its own candidates, so its result does not depend on the
-batch. Torch computes all logits and masks those that are `barred`: same results, but slower.
+`runtime.native.search` converts ids. Each sentence is normalised over its own candidates, so its result does not depend
+on the batch. Torch computes all logits and masks those that are `barred`: same results, but slower.
 
 Shortlists are trained in `text/prepared/shortlist.py`.
 """

@@ -5,8 +5,8 @@ of them stand around a text. The pieces are those of its own file (SentencePiece
 tokenizer.json, whose other steps do not count then: the settings in tokenizer_config.json do. Checked against
 transformers 5.23. The class of a folder is found as its `AutoTokenizer` finds it.
 
-See `vocabulary` for Marian and M2M-100, which use SentencePiece itself, and `runtime.tokenizers.languages` for language codes
-around a text.
+See `vocabulary` for Marian and M2M-100, which use SentencePiece itself, and `runtime.tokenizers.languages` for language
+codes around a text.
 """
 
 import base64

@@ -1,8 +1,8 @@
 """Model folders on the machines of a cluster: every machine loads the files that the command was started with.
 
 A machine whose folder at the same path has these files loads them there. Any other one copies them in parts from the
-machine of the command, once, into its temporary folder. See `headwise.serve.cluster.actors` for machines that cannot run the
-model.
+machine of the command, once, into its temporary folder. See `headwise.serve.cluster.actors` for machines that cannot
+run the model.
 """
 
 import os

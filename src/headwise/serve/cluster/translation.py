@@ -1,7 +1,7 @@
 """A model that translates and scores on a cluster; its other methods run locally.
 
-Chunks of lines are sent to workers that load the same files as here (`headwise.serve.cluster.folders`). Texts and their order
-are the same as in one process, because chunks are cut as in `translate_lines` and `score`.
+Chunks of lines are sent to workers that load the same files as here (`headwise.serve.cluster.folders`). Texts and their
+order are the same as in one process, because chunks are cut as in `translate_lines` and `score`.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Questions with contexts and answers: read files in SQuAD format, version 1.1 or 2.0.
 
 An answer is a span of its context, given by its text and its start; a span that does not match the context is an error.
-Version 2.0 has unanswerable questions (`is_impossible`). Inputs of the network are in `headwise.models.encoding.answer`,
-scores in `headwise.evaluate.answers`.
+Version 2.0 has unanswerable questions (`is_impossible`). Inputs of the network are in
+`headwise.models.encoding.answer`, scores in `headwise.evaluate.answers`.
 """
 
 import json

@@ -2,8 +2,8 @@
 
 The paper batches pairs of similar length, because padding costs time. Pairs of similar length are also similar in other
 ways, so the gradient of such a batch is noisier than that of a random batch of the same size. Therefore batches are
-sampled at random where padding is free (`pytorch/training/packed.py`). Otherwise pairs are bucketed by length, within a window
-of a few batches only. The plan of an epoch is a pure function of (seed, epoch).
+sampled at random where padding is free (`pytorch/training/packed.py`). Otherwise pairs are bucketed by length, within a
+window of a few batches only. The plan of an epoch is a pure function of (seed, epoch).
 """
 
 from collections.abc import Callable, Iterator

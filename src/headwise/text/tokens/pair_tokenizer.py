@@ -1,9 +1,9 @@
 """The interface of a tokenizer of translation pairs: of models trained here and of pretrained ones.
 
-`Tokenizer` (text/tokens/tokenizer.py) and `PretrainedTokenizer` (runtime/tokenizers/pretrained_tokenizer.py) implement it. Scoring,
-alignment and inspection need the ids of both texts, the special tokens around them, and the words that tokens spell.
-Pretrained models add different special tokens to the two sides (a language code before or after a text), and some have
-two vocabularies. Therefore a tokenizer is that of targets, and its `source` is that of source texts.
+`Tokenizer` (text/tokens/tokenizer.py) and `PretrainedTokenizer` (runtime/tokenizers/pretrained_tokenizer.py) implement
+it. Scoring, alignment and inspection need the ids of both texts, the special tokens around them, and the words that
+tokens spell. Pretrained models add different special tokens to the two sides (a language code before or after a text),
+and some have two vocabularies. Therefore a tokenizer is that of targets, and its `source` is that of source texts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -19,7 +19,7 @@ from headwise.evaluate.pages.document import (
     source_hash,
 )
 
-ASSETS = Path(document.__file__).parents[1] / "inspect" / "page" / "assets"
+ASSETS = Path(document.__file__).parents[2] / "view" / "page" / "assets"
 NASTY = [
     "</script><script>alert(1)</script>",
     "\"&'<b>",
