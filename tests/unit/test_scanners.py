@@ -379,7 +379,7 @@ AT_THE_BEGINNING = (  # which are only tried where a text begins
     "documents.formats.csv_table.QUOTED", "documents.formats.subtitles.LIKE_TIMES",
     "documents.passages.FRONT_MATTER", "documents.formats.properties.KEY", "documents.formats.subtitles.TIMES",
     "documents.markup.markup.DECLARED_ENCODING", "documents.formats.unsupported_types.BEGINNING",
-    "documents.formats.rails.PROPERTIES", "documents.formats.rails.HEADER",
+    "models.translation.target_language.TAG", "documents.formats.rails.PROPERTIES", "documents.formats.rails.HEADER",
     "documents.formats.unsupported_types.LINE_PATTERNSXML or HTML",
     "documents.formats.unsupported_types.LINE_PATTERNSresources of a program", "serve.languages.PAIR_PATTERN",
 )  # fmt: skip

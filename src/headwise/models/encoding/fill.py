@@ -54,7 +54,7 @@ def fillings(
 
 def mask_of(vocabulary: Vocabulary, folder: Path) -> tuple[str, int]:
     """The text of the mask token and its id: what the files of the tokenizer say, or one of the usual names."""
-    for text in (special_token_texts(folder).get("mask_token"), *MASK_NAMES):
+    for text in (special_token_texts(folder).get("mask_token", ""), *MASK_NAMES):
         token = vocabulary.id_of(text) if text else None
         if token is not None:
             return text, token
