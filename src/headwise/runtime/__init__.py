@@ -1,1 +1,1 @@
-"""What runs a model without PyTorch: the C library, search, model folders, tokenizers."""
+"""Running a model without PyTorch: the C library, search, model folders, tokenizers."""

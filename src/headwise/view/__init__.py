@@ -1,4 +1,7 @@
-"""Inspection of models by hooks; nothing in `headwise.core` stores or returns attention weights."""
+"""Records of inspection (attention, predictions, walks), read and shown as pages, pictures, tables and text.
+
+Recording is in `headwise.pytorch.inspect` and `headwise.models`; nothing in `headwise.core` stores attention weights.
+"""
 
 # Names that keep their meaning and their parameters (docs/reference/stable-names.md).
 STABLE = (

@@ -1,1 +1,1 @@
-"""What families of models need beyond the paper: other positions, norms, inputs and heads; `core.build` chooses."""
+"""Other positions, norms, inputs and heads, which families of models need beyond the paper; `core.build` chooses."""

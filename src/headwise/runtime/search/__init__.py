@@ -1,6 +1,5 @@
-"""Decoding: greedy search, beam search and sampling; section 6.1 of the paper (arXiv:1706.03762).
+"""Decoding requests: texts to batches of token ids, to a search, to translations (section 6.1 of the paper).
 
-`search` is beam search over a step function, with `constraints`, `sampling` and `ranking`; `stepwise` makes the step
-function of a torch model. `engine` runs batches of token ids with torch or the compiled library. `translator`
-translates strings. `candidates`, `engine`, `request` and `translator` do not import torch.
+`translator` translates strings. `engine` runs batches of token ids with the compiled library or with PyTorch; the
+searches themselves are in `runtime.native` and `pytorch.search`.
 """
