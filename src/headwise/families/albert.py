@@ -9,7 +9,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import bert
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import WIDEST, Keys
 
 HEADS = {
@@ -82,6 +82,8 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
+HEAD_DROPOUT = ("classifier_dropout_prob", 0.1)
+DROPOUT = FamilyDropout(paper=0.0, heads={"text_class": HEAD_DROPOUT, "token_class": HEAD_DROPOUT}, whole_ffn=True)
 FAMILY = Family(
     config_from_hf,
     NAMES,
@@ -90,4 +92,5 @@ FAMILY = Family(
     heads=HEADS,
     ignored=r"position_ids$|^albert\.pooler\.|^sop_classifier\.|^predictions\.bias$",
     same={"predictions.decoder.bias": "predictions.bias"},
+    traits=Traits("AlbertTokenizer", head_classes="Albert", dropout=DROPOUT),
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
-from headwise.families.family import Family
+from headwise.families.family import Family, Traits
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
 
 HEADS = {"BartForConditionalGeneration": "language", "BartModel": "language"}
@@ -141,4 +141,12 @@ def network_from_hf(family: str, k: Keys, heads: Mapping[str, str], norm_positio
     return config
 
 
-FAMILY = Family(config_from_hf, NAMES, embedding_names, prefix="model.", ignored=IGNORED, same=SAME)
+FAMILY = Family(
+    config_from_hf,
+    NAMES,
+    embedding_names,
+    prefix="model.",
+    ignored=IGNORED,
+    same=SAME,
+    traits=Traits("RobertaTokenizer", summarizes=True, restores="texts"),
+)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
 
 HEADS = {
@@ -127,6 +127,8 @@ def network_to_hf(config: NetworkConfig, heads: Mapping[str, str]) -> dict[str, 
     }
 
 
+ATTENTION_DROPOUT = {"attention_probs_dropout_prob": 0.1}
+DROPOUT = FamilyDropout(more=ATTENTION_DROPOUT)
 FAMILY = Family(
     config_from_hf,
     NAMES,
@@ -136,4 +138,5 @@ FAMILY = Family(
     ignored=r"position_ids$|^bert\.pooler\.|^cls\.seq_relationship\.|^cls\.predictions\.bias$",
     same={"cls.predictions.decoder.bias": "cls.predictions.bias"},
     config_to_hf=config_to_hf,
+    traits=Traits("BertTokenizer", head_classes="Bert", dropout=DROPOUT),
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import bert
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import Keys, short_value
 
 HEADS = {
@@ -108,6 +108,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
+DROPOUT = FamilyDropout(more=bert.ATTENTION_DROPOUT, heads={"text_class": ("cls_dropout", None)})
 FAMILY = Family(
     config_from_hf,
     NAMES,
@@ -117,4 +118,5 @@ FAMILY = Family(
     # Files of v3 have absolute positions that the network does not add.
     ignored=r"position_ids$|^deberta\.embeddings\.position_embeddings\.|^cls\.predictions\.bias$",
     same={"cls.predictions.decoder.bias": "cls.predictions.bias"},
+    traits=Traits("DebertaV2Tokenizer", head_classes="DebertaV2", dropout=DROPOUT),
 )

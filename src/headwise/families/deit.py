@@ -6,7 +6,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import vit
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import Keys
 
 WITH_TEACHER = "DeiTForImageClassificationWithTeacher"
@@ -35,4 +35,12 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return replace(config, n_class_states=2 if with_teacher else 1)
 
 
-FAMILY = Family(config_from_hf, NAMES, _head_names, prefix="deit.", heads=HEADS, ignored=r"^deit\.pooler\.|mask_token$")
+FAMILY = Family(
+    config_from_hf,
+    NAMES,
+    _head_names,
+    prefix="deit.",
+    heads=HEADS,
+    ignored=r"^deit\.pooler\.|mask_token$",
+    traits=Traits(head_classes="DeiT", dropout=FamilyDropout(paper=0.0)),
+)

@@ -5,7 +5,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import bert
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import Keys
 
 HEADS = {
@@ -64,6 +64,11 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
+DROPOUT = FamilyDropout(
+    more={"attention_dropout": 0.1},
+    heads={"text_class": ("seq_classif_dropout", 0.2), "span": ("qa_dropout", 0.1)},
+    whole_attention=True,
+)
 FAMILY = Family(
     config_from_hf,
     NAMES,
@@ -71,4 +76,5 @@ FAMILY = Family(
     prefix="distilbert.",
     heads=HEADS,
     ignored=r"position_ids$",
+    traits=Traits("BertTokenizer", head_classes="DistilBert", dropout=DROPOUT),
 )

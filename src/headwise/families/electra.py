@@ -9,7 +9,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import bert
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import WIDEST, Keys
 
 HEADS = {
@@ -62,6 +62,7 @@ def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
     return {**bert.network_to_hf(config, HEADS), "embedding_size": config.encoder.d_embedding}
 
 
+DROPOUT = FamilyDropout(more=bert.ATTENTION_DROPOUT, pooled=True)
 FAMILY = Family(
     config_from_hf,
     NAMES,
@@ -70,4 +71,5 @@ FAMILY = Family(
     heads=HEADS,
     ignored=r"position_ids$",
     config_to_hf=config_to_hf,
+    traits=Traits("BertTokenizer", head_classes="Electra", dropout=DROPOUT),
 )

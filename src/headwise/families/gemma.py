@@ -11,7 +11,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import llama
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import Keys
 
 HEADS = {"GemmaForCausalLM": "language", "GemmaModel": "none", "Gemma2ForCausalLM": "language", "Gemma2Model": "none"}
@@ -85,5 +85,13 @@ def _config(family: str, k: Keys, stack: StackConfig, ignored: str, cap: float =
 
 
 # Trained in bfloat16. Norms with large weights overflow: https://github.com/huggingface/transformers/issues/36822.
-FAMILY = Family(config_from_hf, llama.NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED, overflows=True)
+FAMILY = Family(
+    config_from_hf,
+    llama.NAMES,
+    prefix="model.",
+    heads=HEADS,
+    ignored=llama.IGNORED,
+    overflows=True,
+    traits=Traits("GemmaTokenizer", dropout=FamilyDropout(paper=0.0)),
+)
 FAMILY_2 = replace(FAMILY, config_from_hf=config_from_hf_2, names=NAMES_2)

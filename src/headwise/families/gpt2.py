@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
 
 HEADS = {"GPT2LMHeadModel": "language", "GPT2Model": "language"}
@@ -83,6 +83,12 @@ def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
     }
 
 
+DROPOUT = FamilyDropout(more={"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1})
 FAMILY = Family(
-    config_from_hf, NAMES, prefix="transformer.", ignored=r"attn\.(masked_)?bias$", config_to_hf=config_to_hf
+    config_from_hf,
+    NAMES,
+    prefix="transformer.",
+    ignored=r"attn\.(masked_)?bias$",
+    config_to_hf=config_to_hf,
+    traits=Traits("GPT2Tokenizer", dropout=DROPOUT),
 )

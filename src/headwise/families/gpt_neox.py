@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import Keys
 
 HEADS = {"GPTNeoXForCausalLM": "language", "GPTNeoXModel": "none"}
@@ -52,5 +52,10 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
 
 
 FAMILY = Family(
-    config_from_hf, NAMES, prefix="gpt_neox.", heads=HEADS, ignored=r"attention\.(masked_)?bias$|rotary_emb\.inv_freq$"
+    config_from_hf,
+    NAMES,
+    prefix="gpt_neox.",
+    heads=HEADS,
+    ignored=r"attention\.(masked_)?bias$|rotary_emb\.inv_freq$",
+    traits=Traits("GPTNeoXTokenizer", dropout=FamilyDropout(paper=0.0)),
 )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
 
 HEADS = {"LlamaForCausalLM": "language", "LlamaModel": "none"}
@@ -100,4 +100,12 @@ def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
     }
 
 
-FAMILY = Family(config_from_hf, NAMES, prefix="model.", heads=HEADS, ignored=IGNORED, config_to_hf=config_to_hf)
+FAMILY = Family(
+    config_from_hf,
+    NAMES,
+    prefix="model.",
+    heads=HEADS,
+    ignored=IGNORED,
+    config_to_hf=config_to_hf,
+    traits=Traits(dropout=FamilyDropout(paper=0.0)),
+)

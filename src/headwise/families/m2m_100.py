@@ -10,7 +10,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import bart
-from headwise.families.family import Family
+from headwise.families.family import Family, Traits
 from headwise.families.keys import Keys
 
 HEADS = {"M2M100ForConditionalGeneration": "language", "M2M100Model": "language"}
@@ -52,4 +52,5 @@ FAMILY = Family(
     prefix="model.",
     ignored=rf"embed_positions\.weights?$|^final_logits_bias$|{bart.IGNORED}",
     same=bart.SAME,
+    traits=Traits("M2M100Tokenizer", language_codes=True),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import bart
-from headwise.families.family import Family
+from headwise.families.family import Family, Traits
 from headwise.families.keys import Keys
 
 HEADS = {"MarianMTModel": "language", "MarianModel": "language"}
@@ -58,4 +58,5 @@ FAMILY = Family(
     ignored=rf"embed_positions\.weight$|{bart.IGNORED}",
     same=bart.SAME,
     config_to_hf=config_to_hf,
+    traits=Traits("MarianTokenizer"),
 )

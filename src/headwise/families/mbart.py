@@ -6,6 +6,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import bart
+from headwise.families.family import Traits
 from headwise.families.keys import Keys
 
 HEADS = {"MBartForConditionalGeneration": "language", "MBartModel": "language"}
@@ -19,4 +20,8 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return bart.network_from_hf("mbart", k, HEADS, norm_position="pre")
 
 
-FAMILY = replace(bart.FAMILY, config_from_hf=config_from_hf)
+FAMILY = replace(
+    bart.FAMILY,
+    config_from_hf=config_from_hf,
+    traits=Traits("MBartTokenizer", language_codes=True, restores="texts"),
+)

@@ -6,7 +6,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import llama
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import Keys
 
 HEADS = {"MistralForCausalLM": "language", "MistralModel": "none"}
@@ -31,4 +31,11 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
-FAMILY = Family(config_from_hf, llama.NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED)
+FAMILY = Family(
+    config_from_hf,
+    llama.NAMES,
+    prefix="model.",
+    heads=HEADS,
+    ignored=llama.IGNORED,
+    traits=Traits("", misnames_tokenizer=True, dropout=FamilyDropout(paper=0.0)),
+)

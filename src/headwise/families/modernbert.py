@@ -11,7 +11,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
 from headwise.families import bert
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import Keys
 
 HEADS = {
@@ -102,4 +102,16 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
-FAMILY = Family(config_from_hf, NAMES, head_names, prefix="model.", heads=HEADS)
+HEAD_DROPOUT = ("classifier_dropout", None)
+DROPOUT = FamilyDropout(
+    paper=0.0,
+    heads={"text_class": HEAD_DROPOUT, "token_class": HEAD_DROPOUT, "span": ("classifier_dropout", 0.0)},
+)
+FAMILY = Family(
+    config_from_hf,
+    NAMES,
+    head_names,
+    prefix="model.",
+    heads=HEADS,
+    traits=Traits("", misnames_tokenizer=True, head_classes="ModernBert", dropout=DROPOUT),
+)

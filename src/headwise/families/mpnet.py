@@ -9,7 +9,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import bert, roberta
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import Keys
 
 HEADS = {
@@ -57,6 +57,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
+DROPOUT = FamilyDropout(more=bert.ATTENTION_DROPOUT, heads={}, pooled=True)
 FAMILY = Family(
     config_from_hf,
     NAMES,
@@ -65,4 +66,5 @@ FAMILY = Family(
     heads=HEADS,
     ignored=r"position_ids$|^mpnet\.pooler\.|^lm_head\.bias$",
     same={"lm_head.decoder.bias": "lm_head.bias"},
+    traits=Traits("MPNetTokenizer", head_classes="MPNet", dropout=DROPOUT),
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import bart, marian
+from headwise.families.family import Traits
 from headwise.families.keys import Keys
 
 HEADS = {"PegasusForConditionalGeneration": "language", "PegasusModel": "language"}
@@ -45,4 +46,10 @@ def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
 
 
 # "FP16 is not supported" (https://github.com/huggingface/transformers/issues/9257).
-FAMILY = replace(marian.FAMILY, config_from_hf=config_from_hf, config_to_hf=config_to_hf, overflows=True)
+FAMILY = replace(
+    marian.FAMILY,
+    config_from_hf=config_from_hf,
+    config_to_hf=config_to_hf,
+    overflows=True,
+    traits=Traits("PegasusTokenizer", summarizes=True),
+)

@@ -10,7 +10,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import llama
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import LAYER_KINDS, Keys
 
 HEADS = {"Qwen2ForCausalLM": "language", "Qwen2Model": "none", "Qwen3ForCausalLM": "language", "Qwen3Model": "none"}
@@ -58,5 +58,6 @@ def _windows(k: Keys, n_layers: int) -> tuple[int, ...]:
     return windows if any(windows) else ()
 
 
-FAMILY_2 = Family(config_from_hf_2, NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED)
-FAMILY_3 = Family(config_from_hf_3, NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED)
+TRAITS = Traits("Qwen2Tokenizer", dropout=FamilyDropout(paper=0.0))
+FAMILY_3 = Family(config_from_hf_3, NAMES, prefix="model.", heads=HEADS, ignored=llama.IGNORED, traits=TRAITS)
+FAMILY_2 = replace(FAMILY_3, config_from_hf=config_from_hf_2, traits=replace(TRAITS, misnames_tokenizer=True))

@@ -1,21 +1,17 @@
 """All families by `model_type` in config.json."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from headwise.families.family import Family, Traits
 from headwise.importing import Table
-
-if TYPE_CHECKING:
-    from headwise.families.family import Family
 
 FAMILIES: Table[Family] = Table(
     {
         "albert": "headwise.families.albert:FAMILY",
         "bart": "headwise.families.bart:FAMILY",
         "bert": "headwise.families.bert:FAMILY",
-        "camembert": "headwise.families.roberta:FAMILY",
+        "camembert": "headwise.families.roberta:CAMEMBERT",
         "deberta-v2": "headwise.families.deberta_v2:FAMILY",
         "deit": "headwise.families.deit:FAMILY",
         "distilbert": "headwise.families.distilbert:FAMILY",
@@ -41,9 +37,20 @@ FAMILIES: Table[Family] = Table(
         "vision-encoder-decoder": "headwise.families.vision_encoder_decoder:FAMILY",
         "vit": "headwise.families.vit:FAMILY",
         "whisper": "headwise.families.whisper:FAMILY",
-        "xlm-roberta": "headwise.families.roberta:FAMILY",
+        "xlm-roberta": "headwise.families.roberta:XLM",
     }
 )
+
+OTHERS = {  # kinds of checkpoints that are read elsewhere, or are a part of others
+    "gemma3_text": Traits("GemmaTokenizer"),
+    "xlnet": Traits("XLNetTokenizer", head_classes="XLNet"),
+}
+
+
+def traits_of(kind: object) -> Traits:
+    """The traits of the family with this `model_type`; of an unknown one the defaults."""
+    family = FAMILIES.get(str(kind))
+    return family.traits if family else OTHERS.get(str(kind), Traits())
 
 
 def missing_head(values: Mapping[str, Any], head: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import bert
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import Keys
 
 KINDS = {
@@ -59,6 +59,7 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
+DROPOUT = FamilyDropout(more=bert.ATTENTION_DROPOUT, pooled=True)
 FAMILY = Family(
     config_from_hf,
     NAMES,
@@ -67,4 +68,7 @@ FAMILY = Family(
     heads=HEADS,
     ignored=r"position_ids$|^roberta\.pooler\.|^lm_head\.bias$",
     same={"lm_head.decoder.bias": "lm_head.bias"},
+    traits=Traits("RobertaTokenizer", head_classes="Roberta", dropout=DROPOUT),
 )
+CAMEMBERT = replace(FAMILY, traits=replace(FAMILY.traits, tokenizer="CamembertTokenizer", head_classes="Camembert"))
+XLM = replace(FAMILY, traits=replace(FAMILY.traits, tokenizer="XLMRobertaTokenizer", head_classes="XLMRoberta"))

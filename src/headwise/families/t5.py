@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
-from headwise.families.family import Family
+from headwise.families.family import Family, Traits
 from headwise.families.keys import WIDEST, Keys
 
 HEADS = {
@@ -124,5 +124,6 @@ FAMILY = Family(
     # Early files have an unused relative bias for cross-attention.
     ignored=r"EncDecAttention\.relative_attention_bias\.weight$|^shared\.weight$",
     same={"encoder.embed_tokens.weight": "shared.weight", "decoder.embed_tokens.weight": "shared.weight"},
-    overflows=True,  # trained in bfloat16; transformers keeps the last matrix of a feed-forward network in float32
+    overflows=True,  # trained in bfloat16; transformers keeps the last matrix of a feed-forward network in float32,
+    traits=Traits("T5Tokenizer", summarizes=True, restores="spans"),
 )

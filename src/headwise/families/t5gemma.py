@@ -10,7 +10,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
 from headwise.families import gemma
-from headwise.families.family import Family
+from headwise.families.family import Family, Traits
 from headwise.families.keys import Keys
 
 HEADS = {"T5GemmaForConditionalGeneration": "language"}
@@ -73,4 +73,12 @@ def _two_sided(stack: StackConfig) -> StackConfig:
     return replace(stack, windows=tuple(window + 1 if window else 0 for window in stack.windows))
 
 
-FAMILY = Family(config_from_hf, NAMES, prefix="model.", heads=HEADS, ignored=r"rotary_emb\.inv_freq$", overflows=True)
+FAMILY = Family(
+    config_from_hf,
+    NAMES,
+    prefix="model.",
+    heads=HEADS,
+    ignored=r"rotary_emb\.inv_freq$",
+    overflows=True,
+    traits=Traits("GemmaTokenizer"),
+)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headwise.config.network import NetworkConfig, StackConfig
-from headwise.families.family import Family
+from headwise.families.family import Family, FamilyDropout, Traits
 from headwise.families.keys import ACTIVATIONS_TO_HF, Keys
 
 HEADS = {"ViTForImageClassification": "image_class", "ViTModel": "none"}
@@ -96,5 +96,11 @@ def config_to_hf(config: NetworkConfig) -> dict[str, Any]:
 
 
 FAMILY = Family(
-    config_from_hf, NAMES, prefix="vit.", heads=HEADS, ignored=r"^vit\.pooler\.|mask_token$", config_to_hf=config_to_hf
+    config_from_hf,
+    NAMES,
+    prefix="vit.",
+    heads=HEADS,
+    ignored=r"^vit\.pooler\.|mask_token$",
+    config_to_hf=config_to_hf,
+    traits=Traits(head_classes="ViT", dropout=FamilyDropout(paper=0.0)),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from headwise.config.network import NetworkConfig
 from headwise.families import bart
-from headwise.families.family import Family
+from headwise.families.family import Family, Traits
 from headwise.families.keys import Keys
 
 HEADS = {"WhisperForConditionalGeneration": "language", "WhisperModel": "language"}
@@ -52,4 +52,4 @@ def config_from_hf(values: Mapping[str, Any]) -> NetworkConfig:
     return config
 
 
-FAMILY = Family(config_from_hf, NAMES, prefix="model.")
+FAMILY = Family(config_from_hf, NAMES, prefix="model.", traits=Traits("WhisperTokenizer"))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwise.errors import UserError
-from headwise.runtime.tokenizers.languages import CODED
 
 TAGS = ("<2", ">>")  # the beginnings of these tokens
 TAG = re.compile(r"<2(.+)>|>>(.+)<<")  # a token in front of a text, of models trained here and of Marian
@@ -93,7 +92,7 @@ def language_arguments(model: Any, source: str, target: str) -> dict[str, str]:
         return {"target_language": target if target in targets else near[0]}
     if model.languages is None:
         return {}
-    if model.languages.family in CODED:
+    if model.languages.coded:
         return {"source_language": source, "target_language": target}
     try:
         model.languages.encode("", source, target)

@@ -19,6 +19,7 @@ from headwise.config.model import longest_sequence
 from headwise.config.settings import SETTINGS, RunConfig, flatten
 from headwise.core.extensions.extra_dropout import without_extra_dropout
 from headwise.errors import UserError
+from headwise.families.registry import traits_of
 from headwise.models.translation.translator import Translator
 from headwise.pytorch.checkpoint.tuned import SameLayout
 from headwise.pytorch.data.corruption import (
@@ -94,7 +95,6 @@ def _tokenizer(request: TrainRequest, config: RunConfig, folder: Path, train: Se
     return choose_tokenizer(replace(request, special=special), config, folder, train_new)
 
 
-SPAN_FAMILIES, TEXT_FAMILIES = ("t5", "mt5"), ("bart", "mbart")  # restore spans, restore whole texts
 # Settings for lines and for search.
 UNUSED = ("data.max_length", "data.max_length_ratio", "train.batching", "train.validate_bleu")
 
@@ -173,9 +173,9 @@ def _corruption(
     model: Translator, length: int, origin: str
 ) -> tuple[Callable[[NDArray[np.int32]], CorruptedBlocks], int]:
     """The noise of the model's family on running text, and the number of text tokens in a block."""
-    family, specials = model.config.family, _block_specials(model)
+    specials = _block_specials(model)
     room = length - len(specials.prefix) - len(specials.suffix)
-    if family in SPAN_FAMILIES:
+    if _restores(model) == "spans":
         room = block_length_for(length) if length > 3 else 0
         corrupt: Corruption = SpanCorruption(_sentinels(model.vocabulary, noise_counts(max(2, room))[1], origin))
     else:
@@ -185,6 +185,11 @@ def _corruption(
             f"data.block_length = {length}: leaves no room for text besides the special tokens of {origin}; raise it"
         )
     return partial(CorruptedBlocks, length=room, corrupt=corrupt, specials=specials), room
+
+
+def _restores(model: Translator) -> str:
+    """See `Traits.restores`."""
+    return traits_of(model.config.family).restores
 
 
 def _sentinels(vocabulary: Vocabulary, n: int, origin: str) -> NDArray[np.int64]:
@@ -203,12 +208,10 @@ def _denoising(model: Translator, origin: str) -> Corruption:
     """The noise of BART and mBART; `UserError` for other families."""
     vocabulary = model.vocabulary
     mask, end = vocabulary.id_of("<mask>"), vocabulary.id_of("</s>")
-    family = model.config.family
-    if family not in TEXT_FAMILIES or mask is None or end is None:
-        missing = " without <mask> in its vocabulary" * (family in TEXT_FAMILIES)
-        raise UserError(
-            f"--init {origin}: is a {family} model{missing}; denoising of running text supports T5, mT5, BART and mBART"
-        )
+    is_able = _restores(model) == "texts"
+    if not is_able or mask is None or end is None:
+        kind = f"a {model.config.family} model{' without <mask> in its vocabulary' * is_able}"
+        raise UserError(f"--init {origin}: is {kind}; denoising of running text supports T5, mT5, BART and mBART")
     return denoising_for(pieces_of(vocabulary, range(model.config.vocab_size)), mask, end)
 
 
@@ -227,6 +230,6 @@ def _document_tokenizer(model: Translator) -> DocumentTokenizer:
     """With the model's vocabulary; as in the originals, an end token separates documents for BART, nothing for T5."""
     encode, _, _ = bare(model.vocabulary)
     end = model.vocabulary.id_of("</s>")
-    behind = [] if model.config.family in SPAN_FAMILIES or end is None else [end]
+    behind = [] if _restores(model) == "spans" or end is None else [end]
     origin, size = fingerprint(model.path), model.config.vocab_size
     return DocumentTokenizer(lambda texts: [encode(text) for text in texts], [], behind, origin, size)

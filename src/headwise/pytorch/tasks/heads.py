@@ -15,7 +15,7 @@ from torch import Tensor
 from headwise.core.build import build_empty, empty_parameters, tie
 from headwise.core.parameters import parameters_of, replace_parameter
 from headwise.errors import UserError
-from headwise.families.registry import FAMILIES
+from headwise.families.registry import FAMILIES, OTHERS, traits_of
 from headwise.models.encoding.label import ONE, class_names
 from headwise.models.load import pretrained_model
 from headwise.models.model import Model
@@ -37,21 +37,6 @@ from headwise.runtime.checkpoint.trained import RUN
 
 ENCODERS = "an encoder (BERT or a similar model)"
 TEXT_CLASSIFIERS = f"{ENCODERS} or an XLNet"
-CLASS_PREFIXES = {  # of the classes of a family in transformers
-    "albert": "Albert",
-    "bert": "Bert",
-    "camembert": "Camembert",
-    "deberta-v2": "DebertaV2",
-    "deit": "DeiT",
-    "distilbert": "DistilBert",
-    "electra": "Electra",
-    "modernbert": "ModernBert",
-    "mpnet": "MPNet",
-    "roberta": "Roberta",
-    "vit": "ViT",
-    "xlm-roberta": "XLMRoberta",
-    "xlnet": "XLNet",
-}
 CLASS_SUFFIXES = {  # by head
     "none": "Model",
     "text_class": "ForSequenceClassification",
@@ -67,11 +52,13 @@ def with_head(model: Model, head: str, labels: Sequence[str], problem: str = ONE
     `labels` is empty for the heads "span" and "none"; `problem` is the problem type of "text_class".
     """
     kind = str(model.hf_config.get("model_type"))
-    if kind not in CLASS_PREFIXES:
-        raise UserError(f"{model.path}: {kind} has no head for classes; supported are {', '.join(CLASS_PREFIXES)}")
+    classes = traits_of(kind).head_classes
+    if not classes:
+        able = [name for name in (*FAMILIES, *OTHERS) if traits_of(name).head_classes]
+        raise UserError(f"{model.path}: {kind} has no head for classes; supported are {', '.join(able)}")
     others = ("num_labels", "problem_type", "id2label", "label2id")
     values = {key: value for key, value in model.hf_config.items() if key not in others}
-    values["architectures"] = [CLASS_PREFIXES[kind] + CLASS_SUFFIXES[head]]
+    values["architectures"] = [classes + CLASS_SUFFIXES[head]]
     if labels:
         values["id2label"] = {str(i): label for i, label in enumerate(labels)}
         values["label2id"] = {label: i for i, label in enumerate(labels)}

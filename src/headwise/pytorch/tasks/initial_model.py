@@ -21,10 +21,10 @@ from headwise.config.settings import (
 )
 from headwise.config.tasks import TASKS
 from headwise.errors import UserError
+from headwise.families.registry import traits_of
 from headwise.models.load import pretrained_model
 from headwise.pytorch.checkpoint.added_tokens import write_with_added_tokens
 from headwise.pytorch.tasks.job import TrainRequest, notify
-from headwise.pytorch.tasks.pretrained import NO_DROPOUT
 from headwise.pytorch.tasks.table import fine_tuning_of
 from headwise.pytorch.training.schedule import peak_learning_rate
 from headwise.runtime.checkpoint.adapter_folders import home_of
@@ -34,7 +34,6 @@ from headwise.runtime.checkpoint.trained import read_settings, settings_for
 from headwise.runtime.tokenizers.vocabulary import read_vocabulary
 
 TOKENIZER_SETTINGS = ("tokenizer", "subword", "vocab_size", "normalization", "lowercase")  # settings in [data]
-SUMMARISING = ("bart", "pegasus", "t5", "mt5")  # families that write short outputs for long inputs
 TUNING_RATE = 0.25  # of the highest learning rate that the model was trained with (benchmarks/results, few-pairs)
 # Settings that need a tokenizer trained here.
 UNSUPPORTED = ("data.bpe_dropout", "data.source_dropout", "data.both_directions", "train.alignment_weight")
@@ -86,7 +85,7 @@ def _fine_tuning_config(request: TrainRequest) -> RunConfig:
     start = fine_tuning_of(model.task)
     recipe = load_recipe(TASKS[model.task].tuning)
     own = replace(recipe, model=model, data=converted(recipe.data, TASKS[model.task].data))
-    if model.task == "translate" and _family_of(request.init) in SUMMARISING:
+    if model.task == "translate" and traits_of(_family_of(request.init)).summarizes:
         own = replace(own, data=replace(own.data, max_length_ratio=0.0))
     config, limit = merged_config(request, own), longest_sequence(model)
     key = start.length_setting
@@ -264,7 +263,7 @@ def _dropout(hf_config: Mapping[str, Any]) -> float:
         )
     if named is not None:
         return float(named)
-    return 0.0 if hf_config.get("model_type") in NO_DROPOUT else 0.1
+    return traits_of(hf_config.get("model_type")).dropout.paper
 
 
 def _positions(stack: StackConfig) -> str:

@@ -22,6 +22,7 @@ from headwise.core.dropout import Dropout
 from headwise.core.extensions.extra_dropout import DropoutRates, add_dropout
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.errors import UserError
+from headwise.families.registry import traits_of
 from headwise.models.load import pretrained_model
 from headwise.models.model import Model
 from headwise.pytorch.tasks.job import Job, MakeJob, TrainRequest
@@ -36,29 +37,6 @@ EXTRA_DROPOUT = {  # in config.json, besides the paper's dropout
     "encoder_layerdrop": "encoder_layer",
     "decoder_layerdrop": "decoder_layer",
 }
-BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "mpnet", "deberta-v2")
-DEFAULT_RATES = {  # if config.json has no value
-    "gpt2": {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1},
-    "distilbert": {"attention_dropout": 0.1},
-    **{name: {"attention_probs_dropout_prob": 0.1} for name in BERTS},
-}
-# The dropout before the last matrix of a head for answers, and its default; other families have none.
-SPAN_DROPOUT = {"distilbert": ("qa_dropout", 0.1), "modernbert": ("classifier_dropout", 0.0)}
-# Families without the paper's dropout by default.
-NO_DROPOUT = (
-    "albert",
-    "modernbert",
-    "vit",
-    "deit",
-    "gpt_neox",
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma",
-    "gemma2",
-)
-
 NetworkT = TypeVar("NetworkT", Transformer, DecoderOnly, EncoderOnly)
 
 
@@ -95,11 +73,11 @@ def extra_dropout_rates(hf_config: Mapping[str, Any], dropout: float) -> Dropout
     """The dropout rates of config.json besides the paper's; T5 has one rate for everything, `dropout`."""
     if "dropout_rate" in hf_config and "dropout" not in hf_config:
         return DropoutRates(attention=dropout, activation=dropout, stack=dropout)
-    values = {**DEFAULT_RATES.get(str(hf_config.get("model_type")), {}), **hf_config}
+    usual = traits_of(hf_config.get("model_type")).dropout
+    values = {**usual.more, **hf_config}
     named = [name for name in EXTRA_DROPOUT if values.get(name) is not None]
     rates = {EXTRA_DROPOUT[name]: float(values[name]) for name in named}
-    kind = values.get("model_type")
-    return DropoutRates(**rates, whole_attention=kind == "distilbert", whole_ffn=kind == "albert")
+    return DropoutRates(**rates, whole_attention=usual.whole_attention, whole_ffn=usual.whole_ffn)
 
 
 def with_head_dropout(
@@ -108,21 +86,11 @@ def with_head_dropout(
     """The rates with the dropout of a classification head: from config.json if it has one, otherwise the paper's."""
     if config.head in ("none", "image_class"):
         return rates
-    of_texts = config.head == "text_class"
-    if config.head == "span":
-        name, default = SPAN_DROPOUT.get(config.family, ("", 0.0))
-        return replace(rates, classes=float(hf_config.get(name, default)))
-    named = hf_config.get("classifier_dropout")
-    if config.family == "distilbert":
-        named = hf_config.get("seq_classif_dropout", 0.2) if of_texts else None
-    elif config.family == "albert":
-        named = hf_config.get("classifier_dropout_prob", 0.1)
-    elif config.family == "deberta-v2":
-        named = hf_config.get("cls_dropout") if of_texts else None
-    elif config.family == "mpnet":
-        named = None
-    p = dropout if named is None else float(named)
-    return replace(rates, classes=p, pool=p if of_texts and config.family in ("roberta", "electra", "mpnet") else 0.0)
+    usual = traits_of(config.family).dropout
+    key, rate = usual.heads.get(config.head, ("", None))
+    named = hf_config.get(key, rate)
+    p = float(named) if named is not None else 0.0 if config.head == "span" else dropout
+    return replace(rates, classes=p, pool=p if config.head == "text_class" and usual.pooled else 0.0)
 
 
 @dataclass(frozen=True)

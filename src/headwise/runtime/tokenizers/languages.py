@@ -12,11 +12,11 @@ from typing import Any
 
 from headwise.contract import SpecialIds
 from headwise.errors import UserError
+from headwise.families.registry import traits_of
 from headwise.runtime.tokenizers.special_tokens import tokenizer_values
 from headwise.runtime.tokenizers.tokenizer_classes import class_of
 from headwise.runtime.tokenizers.vocabulary import Vocabulary, marks_around
 
-CODED = ("m2m_100", "mbart")  # the families whose codes are tokens around the text
 COMMON = ("__en__", "__de__", "__fr__", "eng_Latn", "deu_Latn", "en_XX", "de_DE")
 
 
@@ -30,9 +30,14 @@ class Languages:
     tokenizer_class: str  # of tokenizer_config.json, config.json or the family
     legacy_behaviour: bool = False  # of NLLB: a source ends with its code
 
+    @property
+    def coded(self) -> bool:
+        """Whether codes of languages are tokens around a text."""
+        return traits_of(self.family).language_codes
+
     def encode(self, text: str, source: str, target: str) -> list[int]:
         """The ids of a text for translation from `source` to `target`; "" if the model needs no language."""
-        if self.family not in CODED:
+        if not self.coded:
             return self.vocabulary.encode(self._prefix(source, target) + text)
         ids = self.vocabulary.encode(text)
         if not source:
@@ -43,7 +48,7 @@ class Languages:
 
     def special(self, special: SpecialIds, target: str) -> SpecialIds:
         """The special ids of the decoder for `target`."""
-        if self.family not in CODED or not target:
+        if not self.coded or not target:
             return special
         if self._is_mbart:
             return replace(special, bos_id=self.code(target))
@@ -51,9 +56,9 @@ class Languages:
 
     def check(self, source: str, target: str, special: SpecialIds) -> None:
         """`UserError` if the model does not know a language, or one is missing; `special` are the model's own ids."""
-        for language in (source, target) if self.family in CODED else ():
+        for language in (source, target) if self.coded else ():
             _ = language and self.code(language)
-        if self.family not in CODED or not self._has_codes:
+        if not self.coded or not self._has_codes:
             return
         known = target or special.forced or self._is_mbart
         if not known or not (source or len(self.vocabulary.encode("")) > 1):

@@ -15,7 +15,7 @@ import numpy as np
 from headwise.contract import NEVER, SpecialIds
 from headwise.errors import UserError
 from headwise.runtime.search.candidates import CandidateTable
-from headwise.runtime.tokenizers.languages import CODED, Languages
+from headwise.runtime.tokenizers.languages import Languages
 from headwise.runtime.tokenizers.vocabulary import Vocabulary, marks_around
 from headwise.text.prepared.shortlist import Shortlist
 from headwise.text.tokens.tokenizer import readable
@@ -180,7 +180,7 @@ def pretrained_tokenizer(
 
     def target(text: str) -> list[int]:
         ids = written.encode(text)
-        bare = ids[before if languages.family in CODED else 0 : len(ids) - behind]
+        bare = ids[before if languages.coded else 0 : len(ids) - behind]
         return bare if bare[:1] == forced else [*forced, *bare]
 
     ids = [special.bos_id, special.eos_id, *forced]

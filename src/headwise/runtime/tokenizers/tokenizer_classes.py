@@ -18,6 +18,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from headwise.families.registry import traits_of
 from headwise.runtime.tokenizers.sentencepiece_file import SentencePieceFile, read_sentencepiece
 from headwise.runtime.tokenizers.special_tokens import (
     ADDED,
@@ -30,37 +31,6 @@ from headwise.runtime.tokenizers.special_tokens import (
     like,
 )
 
-REGISTERED = {  # the classes of families, where no file names one; None: tokenizer.json as it is
-    "albert": "AlbertTokenizer",
-    "bart": "RobertaTokenizer",
-    "bert": "BertTokenizer",
-    "camembert": "CamembertTokenizer",
-    "deberta-v2": "DebertaV2Tokenizer",
-    "distilbert": "BertTokenizer",
-    "electra": "BertTokenizer",
-    "gemma": "GemmaTokenizer",
-    "gemma2": "GemmaTokenizer",
-    "gemma3_text": "GemmaTokenizer",
-    "gpt2": "GPT2Tokenizer",
-    "gpt_neox": "GPTNeoXTokenizer",
-    "m2m_100": "M2M100Tokenizer",
-    "marian": "MarianTokenizer",
-    "mbart": "MBartTokenizer",
-    "mistral": None,
-    "modernbert": None,
-    "mpnet": "MPNetTokenizer",
-    "mt5": "T5Tokenizer",
-    "pegasus": "PegasusTokenizer",
-    "qwen2": "Qwen2Tokenizer",
-    "qwen3": "Qwen2Tokenizer",
-    "roberta": "RobertaTokenizer",
-    "t5": "T5Tokenizer",
-    "t5gemma": "GemmaTokenizer",
-    "whisper": "WhisperTokenizer",
-    "xlm-roberta": "XLMRobertaTokenizer",
-    "xlnet": "XLNetTokenizer",
-}
-UNTRUSTED = ("mistral", "modernbert", "qwen2")  # families whose published files name wrong classes
 OTHER_NAMES = {
     "BartTokenizer": "RobertaTokenizer",
     "DistilBertTokenizer": "BertTokenizer",
@@ -91,13 +61,12 @@ def class_of(settings: Mapping[str, Any], hf_config: Mapping[str, Any]) -> str:
 
     That of tokenizer_config.json, else that of config.json, else that of the family.
     """
-    family = str(hf_config.get("model_type") or "")
+    traits = traits_of(hf_config.get("model_type"))
     named = str(settings.get("tokenizer_class") or hf_config.get("tokenizer_class") or "").removesuffix("Fast")
     named = OTHER_NAMES.get(named, named)
-    registered = REGISTERED.get(family)
-    if not named or (family in UNTRUSTED and registered != named):
-        return registered or ""
-    return "" if family in REGISTERED and registered is None and named != "LlamaTokenizer" else named
+    if not named or (traits.misnames_tokenizer and traits.tokenizer != named):
+        return traits.tokenizer or ""
+    return "" if traits.tokenizer == "" and named != "LlamaTokenizer" else named
 
 
 @dataclass(frozen=True)
