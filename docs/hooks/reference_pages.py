@@ -273,7 +273,7 @@ def _below(kind: type) -> Iterator[type]:
 def package_page(title: str, *names: str) -> str:
     """Every module of some packages; the documentation of the first is the introduction."""
     packages = [import_module(name) for name in names]
-    found = [one for package in packages for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    found = [one for package in packages for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
     return _api(title, packages[0].__doc__ or "", sorted(one.name for one in found if not one.ispkg))
 
 
@@ -297,7 +297,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/http.md": http_page,
     "reference/python/index.md": python_page,
     "reference/python/models.md": models_page,
-    "reference/python/core.md": partial(package_page, "The Transformer", "headwise.core"),
+    "reference/python/core.md": partial(package_page, "The Transformer", "headwise.core", "headwise.core.extensions"),
     "reference/python/inspect.md": partial(
         package_page,
         "Attention: headwise.view and headwise.pytorch.inspect",
