@@ -61,9 +61,9 @@ def ours(
     os.environ |= {} if captured else {SWITCH: "0"}
     directory = read_folder(folder / "headwise", device)
     table = candidate_table(folder / "headwise", directory.tokenizer) if shortlist else None
-    model: Any = directory.weights.searcher(compute) if library else directory.network
+    model: Any = directory.stored.searcher(compute) if library else directory.network
     if model is None:
-        model = prepare(directory.network, compute) if device == "cpu" else directory.weights.form(compute)
+        model = prepare(directory.network, compute) if device == "cpu" else directory.stored.form(compute)
     special = SpecialIds(PAD, BOS, EOS, UNK)
 
     def translate(sources: list[Tokens], job: Job) -> list[Tokens]:

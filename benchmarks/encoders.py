@@ -107,7 +107,7 @@ def pooled(hidden: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 def with_headwise(model: Any, compute: str) -> Encode:
     """The network in the compiled library."""
-    texts = LibraryEncoder(model.folder.weights.encoder(compute), "first", False)
+    texts = LibraryEncoder(model.folder.stored.encoder(compute), "first", False)
 
     def encode(ids: Ids) -> np.ndarray:
         found = np.empty((len(ids), model.config.encoder.d_model), np.float32)

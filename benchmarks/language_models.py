@@ -47,7 +47,7 @@ def ours(folder: Path, precision: str, threads: int) -> Continue:
     network = LibraryText(
         read_pretrained_folder(
             folder, "cpu", "float32", unsupported="the compiled library does not support it"
-        ).weights.searcher(precision)
+        ).stored.searcher(precision)
     )
 
     def go_on(prompt: list[int], length: int) -> Result:
