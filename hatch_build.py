@@ -52,7 +52,7 @@ class NativeLibrary(BuildHookInterface):
             self.app.display_warning(f"headwise: builds left out, unknown to this compiler: {', '.join(missing)}")
         build_data["pure_python"] = False
         if not target:
-            build_data["artifacts"].append("/src/headwise/native/_library_*.so")
+            build_data["artifacts"].append("/src/headwise/runtime/native/_library_*.so")
         build_data["tag"] = f"py3-none-{target or sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
     def _compile_for(self, target: str, build_data: dict[str, Any]) -> str:
@@ -64,7 +64,7 @@ class NativeLibrary(BuildHookInterface):
         if missing:
             return f"ziglang cannot compile {', '.join(missing)}, and a wheel must have every build"
         for path in folder.glob("_library_*.so"):
-            build_data["force_include"][str(path)] = f"headwise/native/{path.name}"
+            build_data["force_include"][str(path)] = f"headwise/runtime/native/{path.name}"
         return failure
 
 
