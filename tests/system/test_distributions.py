@@ -65,7 +65,8 @@ def test_contents_of_a_wheel(wheel: Path) -> None:
     assert sorted(libraries(wheel)) == sorted(library_of(name).name for name in BUILDS[kind])
     with zipfile.ZipFile(wheel) as contents:
         names = set(contents.namelist())
-        assert {"headwise/runtime/native/build.py", "headwise/runtime/native/simd.h", "headwise/recipes/tiny.toml"} <= names
+        library = {f"headwise/runtime/native/{name}" for name in ("build.py", "simd.h")}
+        assert {*library, "headwise/recipes/tiny.toml"} <= names
         assert not [name for name in names if name.startswith("tests")]
         (about,) = (contents.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL"))
     assert "Root-Is-Purelib: false" in about and f"Tag: py3-none-{tag(wheel)}" in about
