@@ -99,7 +99,7 @@ def test_validation_loss_is_a_mean_over_tokens() -> None:
     text = PreparedText(tokens, np.array([31]), 31, "")
     config = apply_settings(load_recipe("gpt"), ["data.block_length=12", "train.tokens_per_batch=24"])
     network = fresh().eval()
-    job = LanguageJob(config, None, {}, text, text, ScratchLayout({}, dict), lambda: network)
+    job = LanguageJob(config, None, {}, text, text, lambda: network, layout=ScratchLayout({}, dict))
     figures = job.figures(job.outputs(network, CPU, Shard()))
     parts = [(0, 12), (12, 24), (24, 30)]
     nll = 0.0

@@ -57,6 +57,6 @@ def test_forecasting_metrics_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(Windows, "in_order", lambda self, tokens: [batch])
     windows = object.__new__(Windows)
-    job = ForecastJob(apply_settings(load_recipe("forecast"), []), {}, windows, windows)
+    job = ForecastJob(apply_settings(load_recipe("forecast"), []), None, {}, windows, windows)
     figures = job.figures(job.outputs(Constant(1.0, 3.0), CPU, Shard()))
     assert figures == {"loss": 2.0, "mae": 1.0}

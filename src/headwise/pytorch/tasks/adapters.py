@@ -31,7 +31,7 @@ KEPT = 3  # numbers per trained weight: the gradient and two moments of Adam
 
 @dataclass(frozen=True)
 class LoraJob:
-    """See `headwise.pytorch.tasks.job.Job`; all other attributes are those of `job`."""
+    """A `Job` with adapters; all other attributes are those of `job`."""
 
     job: Job
     layout: AdapterLayout

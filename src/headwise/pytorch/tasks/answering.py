@@ -55,7 +55,7 @@ from headwise.text.prepared.file_hashes import short_hash
 
 @dataclass(frozen=True)
 class AnsweringJob(EncoderHeadJob):
-    """See `headwise.pytorch.tasks.job.Job`."""
+    """Answers to questions, as parts of passages."""
 
     reader: TextReader = field(kw_only=True)
     questions: Sequence[Question] = field(kw_only=True)  # of `valid`

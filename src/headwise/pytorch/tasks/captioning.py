@@ -46,7 +46,7 @@ class CaptionerLayout(SameLayout):
 
 @dataclass(frozen=True)
 class CaptionJob(ConditionalGenerationJob):
-    """See `headwise.pytorch.tasks.job.Job`."""
+    """Captions for pictures."""
 
     @property
     def size(self) -> int:
@@ -127,7 +127,7 @@ def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> C
         "network": _rows(model, config.model.dropout),
         "settings": RUN,
     }
-    return CaptionJob(config, model.tokenizer, about, train, valid, CaptionerLayout(model), model, show=request.show)
+    return CaptionJob(config, model.tokenizer, about, train, valid, model, request.show, layout=CaptionerLayout(model))
 
 
 def _texts(request: TrainRequest) -> Iterator[str]:

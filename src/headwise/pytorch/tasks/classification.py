@@ -44,8 +44,7 @@ from headwise.pytorch.tasks.heads import (
     with_head,
 )
 from headwise.pytorch.tasks.job import (
-    TRAINED_LAYOUT,
-    FolderLayout,
+    Job,
     TrainRequest,
     base_names,
     choose_tokenizer,
@@ -83,7 +82,6 @@ from headwise.text.files.labelled_texts import (
 from headwise.text.files.split import parse_validation_size
 from headwise.text.prepared.file_hashes import hash_corpora, short_hash
 from headwise.text.prepared.prepared import prepare, spool, train_tokenizer
-from headwise.text.tokens.pair_tokenizer import PairTokenizer
 
 TFIDF = "TF-IDF and logistic regression"
 LabelledText = tuple[str, str]  # a text, or both texts of a pair with a space between them, and its label
@@ -91,16 +89,11 @@ PROBLEM_WORDS = {ONE: "{} labels", SEVERAL: "{} labels, several for a text", NUM
 
 
 @dataclass(frozen=True)
-class ClassificationJob:
-    """See `headwise.pytorch.tasks.job.Job`."""
+class ClassificationJob(Job):
+    """Labels for texts."""
 
-    config: RunConfig
-    tokenizer: PairTokenizer
-    about: dict[str, Any]
     train: LabelledCorpus | LabelledDataset
     valid: LabelledCorpus | LabelledDataset
-    signature: str = ""
-    layout: FolderLayout = TRAINED_LAYOUT
     examples: Callable[[], list[list[LabelledText]]] | None = field(default=None, kw_only=True)  # of both parts
 
     @property
@@ -267,7 +260,7 @@ def label_figures(names: Sequence[str], outputs: Outputs) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class EncoderHeadJob(ClassificationJob):
-    """See `headwise.pytorch.tasks.job.Job`."""
+    """Labels by a head on a pretrained encoder."""
 
     make: Callable[[], EncoderOnly | XLNetClassifier] = field(kw_only=True)
 

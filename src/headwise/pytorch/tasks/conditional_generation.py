@@ -14,12 +14,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.transformer import Transformer
-from headwise.pytorch.checkpoint.tuned import SameLayout
 from headwise.pytorch.data.conditional_generation import NOT_PREDICTED, ConditionalBatch
 from headwise.pytorch.data.stream import BatchShare, EndlessStream
+from headwise.pytorch.tasks.job import Job
 from headwise.pytorch.tasks.validation import progress_bar
 from headwise.pytorch.training.loss import Loss, sequence_loss
 from headwise.pytorch.training.step import Objective, projection
@@ -27,17 +26,10 @@ from headwise.pytorch.training.validation import Outputs, Shard, ValidationSampl
 
 
 @dataclass(frozen=True)
-class ConditionalGenerationJob:
-    """See `headwise.pytorch.tasks.job.Job`; subclasses define inputs, search and metrics."""
+class ConditionalGenerationJob(Job):
+    """Texts for pictures or sounds, `ConditionalDataset`s; subclasses define inputs, search and metrics."""
 
-    config: RunConfig
-    tokenizer: Any
-    about: dict[str, Any]
-    train: Any  # a `ConditionalDataset`
-    valid: Any
-    layout: SameLayout
     model: Any  # the initial model
-    signature: str = ""
     show: bool = False  # progress of a validation
 
     @property

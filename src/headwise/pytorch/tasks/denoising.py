@@ -51,7 +51,7 @@ from headwise.text.tokens.tokenizer import Tokenizer
 
 
 class DenoisingJob(TranslationJob):
-    """See `headwise.pytorch.tasks.job.Job`. BLEU compares restored texts with the originals."""
+    """Lines of text with noise, to be restored. BLEU compares restored texts with the originals."""
 
     def noise(self, seed: int) -> Noise:
         assert isinstance(self.tokenizer, Tokenizer)
@@ -101,7 +101,7 @@ UNUSED = ("data.max_length", "data.max_length_ratio", "train.batching", "train.v
 
 @dataclass(frozen=True)
 class CorruptionJob(NoisedTextJob):
-    """See `headwise.pytorch.tasks.job.Job`."""
+    """Blocks of running text with the noise of the model's family, to be restored."""
 
     def objective(self, network: nn.Module) -> Objective:
         return translation_objective(network, self.config.model.pad_id, self.config.train)
@@ -138,7 +138,7 @@ def corruption_job(request: TrainRequest, config: RunConfig, folder: Path) -> Co
         return corruption(text.tokens)
 
     make = partial(trainable_network, model, config.model.dropout)
-    return CorruptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, blocks=corrupted)
+    return CorruptionJob(config, model.tokenizer, about, train, valid, make, layout=SameLayout(model), blocks=corrupted)
 
 
 FINE_TUNING = FineTuning(corruption_job, Translator, "a T5, mT5, BART or mBART", "block_length")

@@ -6,7 +6,7 @@ result is a folder of sentence-transformers. See `headwise.models.encoding.embed
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -37,7 +37,7 @@ from headwise.pytorch.tasks.automatic import with_precision
 from headwise.pytorch.tasks.classification import check_length
 from headwise.pytorch.tasks.from_scratch import encoder_from_scratch
 from headwise.pytorch.tasks.heads import ENCODERS, describe_run, network_with_head, with_head
-from headwise.pytorch.tasks.job import FolderLayout, TrainRequest, notify
+from headwise.pytorch.tasks.job import Job, TrainRequest, notify
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs
 from headwise.pytorch.training.loss import Loss, at_least_float32
 from headwise.pytorch.training.packed import states_of
@@ -46,7 +46,6 @@ from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.text.files.contrastive_texts import Texts, read_contrastive
 from headwise.text.files.split import parse_validation_size
 from headwise.text.prepared.file_hashes import short_hash
-from headwise.text.tokens.pair_tokenizer import PairTokenizer
 
 SCALE = 20.0  # of cosines, as in sentence-transformers
 DENSE: dict[str, Callable[[Tensor], Tensor]] = {  # activations of `models.encoding.embed`, with gradients
@@ -58,18 +57,13 @@ DENSE: dict[str, Callable[[Tensor], Tensor]] = {  # activations of `models.encod
 
 
 @dataclass(frozen=True)
-class EmbeddingJob:
-    """See `headwise.pytorch.tasks.job.Job`."""
+class EmbeddingJob(Job):
+    """Vectors for texts."""
 
-    config: RunConfig
-    tokenizer: PairTokenizer | None
-    about: dict[str, Any]
     train: ContrastiveDataset
     valid: ContrastiveDataset
     embedder: TextEmbedder
     make: Callable[[], EncoderOnly]
-    layout: FolderLayout
-    signature: str = field(default="", init=False)
 
     @property
     def baseline(self) -> dict[str, float]:
@@ -165,7 +159,7 @@ def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> E
 
     config = with_precision(request, config, folder)
     layout = EmbedderLayout(model, longest)
-    return EmbeddingJob(config, model.reader.tokenizer, about, training, validating, embedder, make, layout)
+    return EmbeddingJob(config, model.reader.tokenizer, about, training, validating, embedder, make, layout=layout)
 
 
 def _texts(request: TrainRequest) -> Iterator[str]:

@@ -7,7 +7,6 @@ Targets are changes from the last known row (see `headwise.pytorch.data.time_ser
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from headwise.evaluate.baselines import AT_ONCE, MOST_WINDOWS, Baseline, evenly,
 from headwise.pytorch.architectures.registry import build_pooled_network
 from headwise.pytorch.data.stream import BatchShare, EndlessStream, batches_of_epochs
 from headwise.pytorch.data.time_series import Scaling, WindowBatch, Windows, read_table
-from headwise.pytorch.tasks.job import TRAINED_LAYOUT, FolderLayout, TrainRequest, base_names, notify
+from headwise.pytorch.tasks.job import Job, TrainRequest, base_names, notify
 from headwise.pytorch.tasks.pretrained import TaskJobs
 from headwise.pytorch.training.loss import Loss, squared_loss
 from headwise.pytorch.training.step import Objective
@@ -30,16 +29,11 @@ from headwise.pytorch.training.validation import Outputs, Shard, mean_over_shard
 
 
 @dataclass(frozen=True)
-class ForecastJob:
-    """See `headwise.pytorch.tasks.job.Job`."""
+class ForecastJob(Job):
+    """The next values of a time series."""
 
-    config: RunConfig
-    about: dict[str, Any]
     train: Windows
     valid: Windows
-    tokenizer: None = None
-    signature: str = ""
-    layout: FolderLayout = TRAINED_LAYOUT
 
     @property
     def baseline(self) -> dict[str, float]:
@@ -135,7 +129,7 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
         },
     }
     model = replace(config.model, n_inputs=len(scaling.columns) * data.patch, n_outputs=data.horizon)
-    return ForecastJob(replace(config, model=model), about, training, validating)
+    return ForecastJob(replace(config, model=model), None, about, training, validating)
 
 
 JOBS = TaskJobs(forecast_job)

@@ -1,8 +1,9 @@
 """The request to train, the interface of a task's job, and helpers for files and tokenizers."""
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,6 +12,7 @@ from torch import nn
 
 from headwise.config.settings import RunConfig
 from headwise.errors import UserError
+from headwise.evaluate.baselines import Baseline
 from headwise.pytorch.data.batch import Stream
 from headwise.pytorch.data.stream import BatchShare
 from headwise.pytorch.training.callbacks import Callback
@@ -21,7 +23,6 @@ from headwise.runtime.checkpoint.trained import TOKENIZER
 from headwise.text.files.corpus import Corpus, PlainText
 from headwise.text.files.sources import names_of
 from headwise.text.files.split import Split, parse_validation_size, split_corpora
-from headwise.text.tokens.pair_tokenizer import PairTokenizer
 from headwise.text.tokens.tokenizer import Tokenizer
 
 
@@ -66,42 +67,50 @@ class FolderLayout(Protocol):
 TRAINED_LAYOUT: FolderLayout = trained
 
 
-@runtime_checkable
-class Job(Protocol):
-    """A task with its data."""
+@dataclass(frozen=True)
+class Job(ABC):
+    """A task with its data; the trainer validates with it (`pytorch.training.validation.Validation`)."""
+
+    config: RunConfig  # with the settings that depend on the data
+    tokenizer: Any  # a `PairTokenizer`, or what `layout` saves; None: there are no texts
+    about: dict[str, Any]  # for config.json: "corpus" (files, sizes, keys) and more
+    train: Any  # the data
+    valid: Any
+    layout: FolderLayout = field(default=TRAINED_LAYOUT, kw_only=True)  # of the model folder
 
     @property
-    def config(self) -> RunConfig: ...  # with the settings that depend on the data
-    @property
-    def tokenizer(self) -> PairTokenizer | None: ...
-    @property
-    def layout(self) -> FolderLayout: ...  # of the model folder
-    @property
-    def about(self) -> dict[str, Any]: ...  # for config.json: "corpus" (files, sizes, keys) and more
-    @property
-    def signature(self) -> str: ...  # of the validation metrics, for the model card
-    @property
-    def baseline(self) -> Mapping[str, float]: ...  # metrics of guessing, such as "loss"; {} = none
+    def signature(self) -> str:
+        """How the validation metrics are computed, for the model card."""
+        return ""
 
+    @property
+    @abstractmethod
+    def baseline(self) -> Mapping[str, float]:
+        """Metrics of guessing, such as "loss"; {} = none."""
+
+    def simple_baseline(self) -> Baseline | None:
+        """The metrics of a cheap model on the same data; None: there is none for the task."""
+        return None
+
+    @abstractmethod
     def network(self) -> nn.Module:
         """The network to train, initialized or pretrained."""
-        ...
 
+    @abstractmethod
     def objective(self, network: nn.Module) -> Objective:
         """The training objective."""
-        ...
 
+    @abstractmethod
     def stream(self, state: Mapping[str, int] | None, share: BatchShare) -> Stream:
         """An endless stream of this process's training batches, from `state` on."""
-        ...
 
+    @abstractmethod
     def outputs(self, network: nn.Module, device: torch.device, shard: Shard) -> Outputs:
         """The outputs of the network, in evaluation mode, for this process's share of the validation data."""
-        ...
 
+    @abstractmethod
     def figures(self, outputs: Outputs) -> dict[str, float]:
         """ "loss" and other metrics, from the outputs of all processes."""
-        ...
 
 
 MakeJob = Callable[[TrainRequest, RunConfig, Path], Job]  # from request, settings and model folder

@@ -32,7 +32,7 @@ from headwise.pytorch.checkpoint.from_scratch import check_layout, text_layout
 from headwise.pytorch.checkpoint.tuned import SameLayout
 from headwise.pytorch.data.blocks import BlockBatch, block_stream, validation_blocks
 from headwise.pytorch.data.stream import BatchShare, EndlessStream
-from headwise.pytorch.tasks.job import FolderLayout, TrainRequest, base_names, choose_tokenizer, notify
+from headwise.pytorch.tasks.job import Job, TrainRequest, base_names, choose_tokenizer, notify
 from headwise.pytorch.tasks.pretrained import (
     FineTuning,
     TaskJobs,
@@ -59,17 +59,12 @@ Decode = Callable[[Tensor], Tensor]  # `DecoderOnly.decode`: tokens (blocks, len
 
 
 @dataclass(frozen=True)
-class LanguageJob:
-    """See `headwise.pytorch.tasks.job.Job`."""
+class LanguageJob(Job):
+    """The next token of running text."""
 
-    config: RunConfig
-    tokenizer: Any  # for the layout
-    about: dict[str, Any]
     train: PreparedText
     valid: PreparedText
-    layout: FolderLayout
     make: Callable[[], Any]
-    signature: str = ""
 
     @property
     def baseline(self) -> dict[str, float]:
@@ -172,7 +167,7 @@ def language_job(request: TrainRequest, config: RunConfig, folder: Path) -> Lang
     axes = language_model_config(model, length)
     about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     config, layout = replace(config, model=model), text_layout(axes, length, tokenizer)
-    return LanguageJob(config, tokenizer, about, train, valid, layout, lambda: build(axes))
+    return LanguageJob(config, tokenizer, about, train, valid, lambda: build(axes), layout=layout)
 
 
 def context_length(config: RunConfig) -> int:
@@ -193,7 +188,7 @@ def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> L
     about["network"] = language_model_rows(model)
 
     make = partial(trainable_network, model, config.model.dropout)
-    return LanguageJob(config, model.tokenizer, about, train, valid, SameLayout(model), make)
+    return LanguageJob(config, model.tokenizer, about, train, valid, make, layout=SameLayout(model))
 
 
 FINE_TUNING = FineTuning(

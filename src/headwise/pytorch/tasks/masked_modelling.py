@@ -52,7 +52,7 @@ TEMPLATES = "{first} $A {last}", "{first}:0 $A:0 {last}:0 $B:1 {last}:1"  # for 
 
 @dataclass(frozen=True)
 class MaskedJob(NoisedTextJob):
-    """See `headwise.pytorch.tasks.job.Job`."""
+    """Masked tokens of running text."""
 
     def objective(self, network: nn.Module) -> Objective:
         assert isinstance(network, EncoderOnly)
@@ -109,7 +109,7 @@ def masked_job(request: TrainRequest, config: RunConfig, folder: Path) -> Masked
         by_line=by_line,
         pad_id=tokenizer.pad_id,
     )
-    return MaskedJob(config, tokenizer, about, train, valid, layout, lambda: build(axes), blocks=masked)
+    return MaskedJob(config, tokenizer, about, train, valid, lambda: build(axes), layout=layout, blocks=masked)
 
 
 def tokenizer_with_template(
@@ -163,7 +163,7 @@ def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> M
     about["network"] = language_model_rows(model)
 
     make = partial(trainable_network, model, config.model.dropout)
-    return MaskedJob(config, model.tokenizer, about, train, valid, SameLayout(model), make, blocks=masked)
+    return MaskedJob(config, model.tokenizer, about, train, valid, make, layout=SameLayout(model), blocks=masked)
 
 
 FINE_TUNING = FineTuning(

@@ -52,7 +52,7 @@ FIXED = {  # settings in [model] that XLNet has
 
 @dataclass(frozen=True)
 class PermutationJob(MaskedJob):
-    """See `headwise.pytorch.tasks.job.Job`."""
+    """Tokens of running text in random orders (XLNet)."""
 
     def objective(self, network: nn.Module) -> Objective:
         assert isinstance(network, XLNet)
@@ -108,7 +108,9 @@ def permutation_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
     about, train, valid = prepared_texts(request, config, document_tokenizer(tokenizer))
     permuted = _permuted(length, [tokenizer.eos_id, tokenizer.bos_id])
     config, layout = replace(config, model=model), xlnet_layout(shape, length, tokenizer)
-    return PermutationJob(config, tokenizer, about, train, valid, layout, lambda: build_xlnet(shape), blocks=permuted)
+    return PermutationJob(
+        config, tokenizer, about, train, valid, lambda: build_xlnet(shape), layout=layout, blocks=permuted
+    )
 
 
 def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> PermutationJob:
@@ -125,7 +127,9 @@ def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> P
         unfreeze(model.network, config.model.dropout)
         return model.network
 
-    return PermutationJob(config, model.tokenizer, about, train, valid, XLNetLayout(model), make, blocks=permuted)
+    return PermutationJob(
+        config, model.tokenizer, about, train, valid, make, layout=XLNetLayout(model), blocks=permuted
+    )
 
 
 FINE_TUNING = FineTuning(

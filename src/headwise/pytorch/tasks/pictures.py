@@ -46,7 +46,7 @@ from headwise.pytorch.tasks.heads import (
     pretrained_head,
     with_head,
 )
-from headwise.pytorch.tasks.job import FolderLayout, TrainRequest, base_names, notify
+from headwise.pytorch.tasks.job import FolderLayout, Job, TrainRequest, base_names, notify
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs
 from headwise.pytorch.training.loss import Loss, label_loss
 from headwise.pytorch.training.step import Objective
@@ -59,17 +59,12 @@ STD = 0.02  # of initial position embeddings and of the class token, as in ViT
 
 
 @dataclass(frozen=True)
-class PictureJob:
-    """See `headwise.pytorch.tasks.job.Job`."""
+class PictureJob(Job):
+    """Labels for pictures."""
 
-    config: RunConfig
-    about: dict[str, Any]
     train: PictureDataset
     valid: PictureDataset
-    layout: FolderLayout
     make: Callable[[], nn.Module]
-    tokenizer: None = None
-    signature: str = ""
 
     @property
     def baseline(self) -> dict[str, float]:
@@ -195,7 +190,7 @@ def _job(
         },
         "settings": RUN,
     }
-    return PictureJob(config, about, training, validating, layout, make)
+    return PictureJob(config, None, about, training, validating, make, layout=layout)
 
 
 def _files(request: TrainRequest) -> tuple[tuple[Sequence[Picture], Sequence[Picture]], list[str], dict[str, int]]:

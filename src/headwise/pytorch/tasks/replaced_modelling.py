@@ -50,7 +50,7 @@ Networks = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]  # toke
 
 @dataclass(frozen=True)
 class ReplacedJob(MaskedJob):
-    """See `headwise.pytorch.tasks.job.Job`."""
+    """Tokens of running text that a generator replaced (ELECTRA)."""
 
     @property
     def baseline(self) -> dict[str, float]:
@@ -163,7 +163,9 @@ def replaced_job(request: TrainRequest, config: RunConfig, folder: Path) -> Repl
     masking = replace(masking_for(tokenizer, config), shares=ALL_MASKED)
     before, behind = [tokenizer.bos_id], [tokenizer.eos_id]
     masked = partial(masked_sequences, length=length, around=(before, behind), masking=masking)
-    return ReplacedJob(config, tokenizer, about, train, valid, layout, lambda: build_electra(*both), blocks=masked)
+    return ReplacedJob(
+        config, tokenizer, about, train, valid, lambda: build_electra(*both), layout=layout, blocks=masked
+    )
 
 
 JOBS = TaskJobs(replaced_job)

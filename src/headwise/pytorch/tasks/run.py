@@ -216,7 +216,7 @@ def baselines_of(job: Job) -> list[dict[str, Any]]:
     """
     if os.environ.get("RANK", "0") != "0":
         return []
-    simple = getattr(job, "simple_baseline", lambda: None)()
+    simple = job.simple_baseline()
     guess = Baseline(GUESSES.get(job.config.model.task, "guessing"), {**job.baseline})
     return [one.as_json() for one in (guess, simple) if one and (one.figures or one.missing)]
 

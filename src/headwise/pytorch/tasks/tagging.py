@@ -51,7 +51,7 @@ from headwise.text.prepared.file_hashes import short_hash
 
 @dataclass(frozen=True)
 class TaggingJob(EncoderHeadJob):
-    """See `headwise.pytorch.tasks.job.Job`."""
+    """Tags for the words of sentences."""
 
     reader: TextReader = field(kw_only=True)
     known: Sequence[TaggedSentence] = field(kw_only=True)  # the sentences of `train`

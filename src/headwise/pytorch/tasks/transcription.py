@@ -46,7 +46,7 @@ WITHOUT_SPACES = ("zh", "ja", "th", "lo", "my", "yue")  # as in OpenAI's tokeniz
 
 @dataclass(frozen=True)
 class TranscriptionJob(ConditionalGenerationJob):
-    """See `headwise.pytorch.tasks.job.Job`."""
+    """Transcripts of recordings."""
 
     @property
     def size(self) -> int:
@@ -98,7 +98,7 @@ def transcription_job(request: TrainRequest, config: RunConfig, folder: Path) ->
         "network": _rows(model, config.model.dropout, language),
         "settings": RUN,
     }
-    return TranscriptionJob(config, model.tokenizer, about, train, valid, SameLayout(model), model, show=request.show)
+    return TranscriptionJob(config, model.tokenizer, about, train, valid, model, request.show, layout=SameLayout(model))
 
 
 FINE_TUNING = FineTuning(transcription_job, SpeechModel, "Whisper")

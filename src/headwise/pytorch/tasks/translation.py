@@ -29,8 +29,7 @@ from headwise.pytorch.data.streamed_pairs import StreamedPairs
 from headwise.pytorch.tasks.alignment import alignment_objective, training_links
 from headwise.pytorch.tasks.automatic import report_batching, resolve_auto
 from headwise.pytorch.tasks.job import (
-    TRAINED_LAYOUT,
-    FolderLayout,
+    Job,
     TrainRequest,
     check_special,
     choose_tokenizer,
@@ -71,19 +70,16 @@ from headwise.view.alignment import supervised_layer
 
 
 @dataclass(frozen=True)
-class TranslationJob:
-    """See `headwise.pytorch.tasks.job.Job`."""
+class TranslationJob(Job):
+    """Translations of texts."""
 
-    config: RunConfig
     tokenizer: PairTokenizer
-    about: dict[str, Any]
     train: Pairs | StreamedPairs
     valid: PreparedCorpus
     start: Folder | None  # the initial model
     origin: str  # its path
     links: Column | None = None  # word links of the training pairs, for `train.alignment_weight`
     show: bool = False  # progress of a validation
-    layout: FolderLayout = TRAINED_LAYOUT
 
     @property
     def baseline(self) -> dict[str, float]:
@@ -221,7 +217,7 @@ def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer:
 
 @dataclass(frozen=True)
 class TranslationFineTuningJob(TranslationJob):
-    """See `headwise.pytorch.tasks.job.Job`."""
+    """Translations by a pretrained model."""
 
     model: Translator = field(kw_only=True)
 
@@ -257,7 +253,7 @@ def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     }
     return TranslationFineTuningJob(
         config, tokenizer, about, prepared, validating, None, request.init, None, request.show,
-        SameLayout(model), model=model,
+        layout=SameLayout(model), model=model,
     )  # fmt: skip
 
 
