@@ -98,7 +98,7 @@ def has_compute() -> bool:
 
 def prepare(network: Transformer, compute: str) -> Any:
     """The network for the search: compiled, if the library is installed."""
-    from headwise.core.inference import prepare_for_inference
+    from headwise.pytorch.search.inference import prepare_for_inference
 
     return prepare_for_inference(network.eval(), compute if has_compute() else "float32")
 

@@ -65,7 +65,7 @@ def training_step(pairs: int = 1, length: int = 16, **shape: int) -> Callable[[]
     """A training step on `pairs` pairs of `length` tokens a side, end tokens included."""
     from training_contenders import ours
 
-    from headwise.pytorch.data.batch import collate
+    from headwise.core.batches import collate
     from headwise.runtime.allocator import keep_freed_memory
 
     keep_freed_memory()

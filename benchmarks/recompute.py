@@ -18,8 +18,8 @@ def step(recompute: bool, pairs: int, length: int) -> Callable[[], int]:
     """A function that runs a step on `pairs` pairs of `length` tokens a side, and returns the added bytes."""
     from headwise.config.model import TransformerConfig
     from headwise.config.training import TrainConfig
+    from headwise.core.batches import collate
     from headwise.pytorch.architectures.transformer import build_model
-    from headwise.pytorch.data.batch import collate
     from headwise.pytorch.training.step import translation_objective
     from headwise.pytorch.training.trainer import recompute_layers
     from headwise.runtime.allocator import keep_freed_memory

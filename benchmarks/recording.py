@@ -20,7 +20,7 @@ import torch
 from turns import spread, take_turns
 
 import headwise
-from headwise.pytorch.data.batch import collate
+from headwise.core.batches import collate
 from headwise.pytorch.inspect.recording import attentions, recording
 
 Contenders = dict[str, Callable[[int], float]]

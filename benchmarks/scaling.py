@@ -30,10 +30,10 @@ from work import BOS, EOS, PAD, Size, training_operations
 
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.settings import load_recipe
+from headwise.core.batches import collate
+from headwise.core.loss import CHUNK_ROWS
 from headwise.core.parameters import count_parameters
 from headwise.pytorch.architectures.registry import build_network
-from headwise.pytorch.data.batch import collate
-from headwise.pytorch.training.loss import CHUNK_ROWS
 from headwise.pytorch.training.trainer import recompute_layers
 
 NEAR = "NVLink 4"  # between the devices of a machine

@@ -21,9 +21,9 @@ from torch.nn import functional as F
 from work import BOS, DROPOUT, EOS, PAD, SIZES, SMOOTHING, UNK, Size, training_batches
 
 from headwise.config.training import TrainConfig
+from headwise.core.batches import Batch
+from headwise.core.optimizer import gradient_norm, make_optimizer
 from headwise.pytorch.architectures.transformer import build_model
-from headwise.pytorch.data.batch import Batch
-from headwise.pytorch.training.optimizer import gradient_norm, make_optimizer
 from headwise.pytorch.training.packed import pays_in_bfloat16
 from headwise.pytorch.training.step import batch_loss, real_states
 

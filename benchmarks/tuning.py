@@ -28,7 +28,7 @@ from work import draw_lengths, draw_tokens
 from workers import Reply, Worker
 
 from headwise.config.training import TrainConfig
-from headwise.pytorch.data.batch import collate
+from headwise.core.batches import collate
 from headwise.pytorch.data.labelled import collate_encoded
 from headwise.text.prepared.encoded import EncodedText
 
@@ -138,10 +138,10 @@ def batches(model: str, count: int) -> list[Rows]:
 
 def ours(model: str, folder: str, count: int, name: str) -> Update:
     """An update by our trainer."""
+    from headwise.core.optimizer import clip_gradients, gradient_norm, make_optimizer
     from headwise.pytorch.tasks.classification import classification_objective
     from headwise.pytorch.tasks.pretrained import extra_dropout_rates, make_trainable, with_head_dropout
     from headwise.pytorch.tasks.table import fine_tuning_of
-    from headwise.pytorch.training.optimizer import clip_gradients, gradient_norm, make_optimizer
     from headwise.pytorch.training.step import translation_objective
 
     base = fine_tuning_of("translate" if model == "marian" else "classify").read(folder)

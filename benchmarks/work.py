@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config.model import ModelConfig, TransformerConfig
-from headwise.pytorch.data.batch import Batch, collate
+from headwise.core.batches import Batch, collate
 from headwise.text.prepared.batch_planning import plan_batches
 
 VOCABULARY = 8000

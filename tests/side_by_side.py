@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from headwise.config.training import TrainConfig
+from headwise.core.optimizer import clip_gradients, gradient_norm, make_optimizer
+from headwise.core.schedule import learning_rate
 from headwise.pytorch.checkpoint.write import file_tensors
 from headwise.pytorch.data.stream import ALL_BATCHES
-from headwise.pytorch.training.optimizer import clip_gradients, gradient_norm, make_optimizer
-from headwise.pytorch.training.schedule import learning_rate
 
 SAME_LOSS = 1e-9
 """Largest difference between two losses in float64. Measured: 4e-13 at most; a real difference, such as another epsilon

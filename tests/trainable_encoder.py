@@ -6,10 +6,10 @@ from typing import Any
 from tiny_families import write_tiny
 from torch import Tensor, nn
 
-from headwise.core.extensions.extra_dropout import DropoutRates, DroppingKernel, add_dropout
 from headwise.core.transformer import EncoderOnly
 from headwise.pytorch.tasks.classification import FINE_TUNING
 from headwise.pytorch.tasks.pretrained import make_trainable
+from headwise.pytorch.training.extra_dropout import DropoutRates, DroppingKernel, add_dropout
 
 
 class Halved(nn.Module):

@@ -15,13 +15,13 @@ from tiny_families import write_tiny
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
-from headwise.core.extensions.low_rank import adapt, merged
 from headwise.core.transformer import EncoderOnly, Transformer
 from headwise.models.load import pretrained_model
 from headwise.pytorch.checkpoint.adapter_layout import AdapterLayout, adaptable, head_entries
 from headwise.pytorch.checkpoint.tuned import SameLayout
 from headwise.pytorch.tasks.heads import network_with_head, with_head
 from headwise.pytorch.tasks.pretrained import make_trainable
+from headwise.pytorch.training.low_rank import adapt, merged
 from headwise.runtime.checkpoint.adapter_folders import MATRICES
 from headwise.runtime.checkpoint.layout import ADAPTER, read_json
 from headwise.runtime.checkpoint.read import read_folder

@@ -18,11 +18,11 @@ from parity.test_tuning import CASES, IDS
 from side_by_side import PARTLY_FLOAT32, SAME_LOSS, curves
 
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
+from headwise.core.batches import Batch
 from headwise.models.load import pretrained_model
 from headwise.models.translation.translator import Translator
 from headwise.pytorch.checkpoint.tuned import SameLayout
 from headwise.pytorch.checkpoint.write import file_tensors
-from headwise.pytorch.data.batch import Batch
 from headwise.pytorch.data.corruption import (
     BlockSpecials,
     CorruptedBlocks,

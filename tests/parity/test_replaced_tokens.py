@@ -20,7 +20,7 @@ from torch import nn
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import apply_settings, load_recipe
 from headwise.config.training import TrainConfig
-from headwise.core.extensions.electra import Electra
+from headwise.pytorch.architectures.electra import Electra
 from headwise.pytorch.architectures.hf_layouts import electra_configs
 from headwise.pytorch.checkpoint.from_scratch import ScratchLayout, check_layout
 from headwise.pytorch.checkpoint.write import config_to_hf, file_tensors

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.config.model import TransformerConfig
+from headwise.core.batches import Batch, collate
 from headwise.core.positions import sinusoids
 from headwise.pytorch.architectures.transformer import build_model
-from headwise.pytorch.data.batch import Batch, collate
 from headwise.pytorch.training.step import batch_loss, real_states
 
 D_MODEL, N_HEADS, VOCAB, SMOOTHING = 12, 3, 23, 0.1

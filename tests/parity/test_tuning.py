@@ -12,13 +12,13 @@ import pytest
 import torch
 from tiny_families import write_tiny
 
+from headwise.core.batches import collate
 from headwise.core.dropout import Dropout
-from headwise.core.extensions.extra_dropout import without_extra_dropout
 from headwise.errors import UserError
 from headwise.pytorch.checkpoint.write import file_tensors
-from headwise.pytorch.data.batch import collate
 from headwise.pytorch.tasks.initial_model import model_settings
 from headwise.pytorch.tasks.pretrained import extra_dropout_rates, make_trainable
+from headwise.pytorch.training.extra_dropout import without_extra_dropout
 from headwise.pytorch.training.packed import attention_for
 from headwise.pytorch.training.step import batch_loss, projection, real_states
 from headwise.runtime.checkpoint.read import read_folder

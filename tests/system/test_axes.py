@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headwise
-from headwise.core.compiled import unsupported_module
+from headwise.pytorch.search.compiled import unsupported_module
 from headwise.runtime.native.library import library
 
 MODERN = {"norm": "rms", "norm_position": "pre", "activation": "silu", "gated": True, "biases": False}

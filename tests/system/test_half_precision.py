@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import headwise
-from headwise.core.inference import PrecisionVariants
 from headwise.core.transformer import Transformer
 from headwise.families.registry import FAMILIES
 from headwise.pytorch.checkpoint.with_torch import build_trained, read_published
+from headwise.pytorch.search.inference import PrecisionVariants
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.checkpoint.folder import Folder
 from headwise.runtime.checkpoint.trained import read_weights

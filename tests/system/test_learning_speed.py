@@ -8,10 +8,10 @@ import torch
 
 from headwise.config.model import TransformerConfig
 from headwise.config.training import TrainConfig
+from headwise.core.batches import collate
+from headwise.core.optimizer import make_optimizer
+from headwise.core.schedule import learning_rate
 from headwise.pytorch.architectures.registry import build_network
-from headwise.pytorch.data.batch import collate
-from headwise.pytorch.training.optimizer import make_optimizer
-from headwise.pytorch.training.schedule import learning_rate
 from headwise.pytorch.training.step import nll_of, translation_objective
 from headwise.text.prepared.batch_planning import plan_batches
 

@@ -25,7 +25,7 @@ from headwise.config.settings import SearchSettings
 from headwise.runtime.search.engine import decode_tokens
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.pytorch.architectures.transformer import build_model
-from headwise.core.compiled import pack_network
+from headwise.pytorch.search.compiled import pack_network
 
 threads, compute = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(threads)
@@ -44,7 +44,7 @@ from headwise.contract import SpecialIds
 from headwise.runtime.search.engine import begin
 from headwise.runtime.search.request import SearchRequest
 from headwise.pytorch.architectures.transformer import build_model
-from headwise.core.compiled import pack_network
+from headwise.pytorch.search.compiled import pack_network
 
 shape = {"vocab_size": 4000, "d_model": 256, "d_ff": 1024, "n_encoder_layers": 1, "n_decoder_layers": 3}
 model = pack_network(build_model(TransformerConfig(**shape)), "int8")

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from headwise.core.loss import sequence_loss
 from headwise.pytorch.architectures.registry import Network
-from headwise.pytorch.training.loss import sequence_loss
 
 SOURCES = [[4, 9, 2], [7, 5, 10, 3, 8, 2], [6, 2]]
 TARGETS = [[1, 8, 8, 4, 5], [1, 3], [1, 6, 10]]

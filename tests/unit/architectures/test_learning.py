@@ -13,8 +13,8 @@ from torch import nn
 from headwise.config.model import ModelConfig, longest_sequence
 from headwise.config.settings import RunConfig, SearchSettings
 from headwise.config.training import TrainConfig
+from headwise.core.batches import Batch, collate
 from headwise.pytorch.architectures.registry import build_network
-from headwise.pytorch.data.batch import Batch, collate
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.pytorch.training.step import translation_objective
 from headwise.pytorch.training.trainer import Trainer

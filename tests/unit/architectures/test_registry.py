@@ -7,9 +7,9 @@ import pytest
 from headwise.config.model import MODELS, TransformerConfig, longest_sequence
 from headwise.config.setting import converted
 from headwise.config.settings import SETTINGS
-from headwise.core.inference import PrecisionVariants
 from headwise.errors import UserError
 from headwise.pytorch.architectures.registry import ARCHITECTURES, build_network, decoding_variants
+from headwise.pytorch.search.inference import PrecisionVariants
 
 CONFIG = TransformerConfig(vocab_size=11, d_model=8, d_ff=16, n_heads=2, n_encoder_layers=1, n_decoder_layers=1)
 

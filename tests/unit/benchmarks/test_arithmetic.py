@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from headwise.core.batches import collate
 from headwise.pytorch.architectures.transformer import build_model
-from headwise.pytorch.data.batch import collate
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 NAMES = (

@@ -19,13 +19,13 @@ from headwise.config.from_recipe import transformer_config
 from headwise.config.model import ModelConfig, RecurrentConfig, TransformerConfig
 from headwise.config.setting import converted
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.core.inference import prepare_for_inference
 from headwise.core.parameters import count_parameters, parameters_of
 from headwise.core.positions import SinusoidalPositions
 from headwise.errors import UserError
 from headwise.models.translation import workers
 from headwise.models.translation.workers import TASK_LINES
 from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.checkpoint.compiled import axes_for_library, compiled, fits, parameter_shapes
 from headwise.runtime.checkpoint.manifest import seal

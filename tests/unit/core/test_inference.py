@@ -9,10 +9,10 @@ from torch import Tensor
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchOptions
-from headwise.core.inference import PrecisionVariants, prepare_for_inference
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.pytorch.search.constraints import Limits
+from headwise.pytorch.search.inference import PrecisionVariants, prepare_for_inference
 from headwise.pytorch.search.search import allowed_log_probs
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.native.library import library
@@ -44,7 +44,7 @@ def test_preparing_leaves_the_model_alone(build_small: Build) -> None:
 
 def test_without_the_library_the_model_decodes_itself(build_small: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """int8 is a `UserError`."""
-    monkeypatch.setattr("headwise.core.inference.native_available", lambda model: False)
+    monkeypatch.setattr("headwise.pytorch.search.inference.native_available", lambda model: False)
     model = build_small().float()
     assert prepare_for_inference(model) is model
     with pytest.raises(UserError, match=r"int8 is computed by the compiled library, which .+; leave it out"):
@@ -56,7 +56,7 @@ def test_half_precision_is_a_copy(
     build_small: Build, compute: str, computed: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the library; bfloat16 rounds weights only."""
-    monkeypatch.setattr("headwise.core.inference.native_available", lambda model: False)
+    monkeypatch.setattr("headwise.pytorch.search.inference.native_available", lambda model: False)
     model = build_small().float()
     half = prepare_for_inference(model, compute)
     tokens = torch.randint(3, 11, (3, 3))
@@ -85,7 +85,7 @@ def test_auto_is_the_precision_of_the_device(build_small: Build, automatic: str)
 
 
 def test_auto_keeps_half_precision_of_a_file(build_small: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwise.core.inference.native_available", lambda model: False)
+    monkeypatch.setattr("headwise.pytorch.search.inference.native_available", lambda model: False)
     model = build_small().bfloat16()
     assert PrecisionVariants(model, "float16")("auto") is model
 

@@ -12,9 +12,9 @@ from unit.checkpoint.test_compiled import SMALL, TEXTS, TOKENIZER, network, smal
 
 import headwise
 from headwise.core.attention import DotProduct
-from headwise.core.inference import PrecisionVariants
-from headwise.core.interventions import ModuleSnapshot
 from headwise.errors import UserError
+from headwise.pytorch.search.changes import ModuleSnapshot
+from headwise.pytorch.search.inference import PrecisionVariants
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.native.library import library
 from headwise.runtime.native.network import CompiledNetwork

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from headwise.config.model import TransformerConfig
-from headwise.core.extensions.low_rank import LowRankLinear, adapt, linear, merged
 from headwise.core.masks import PackedRows
 from headwise.pytorch.architectures.registry import build_network
+from headwise.pytorch.training.low_rank import LowRankLinear, adapt, linear, merged
 from headwise.pytorch.training.packed import attention_for, packed_states
 from headwise.pytorch.training.step import real_states
 

@@ -18,10 +18,10 @@ from tiny_families import write_tiny
 from headwise.cli import main
 from headwise.config.data import TranslationData
 from headwise.config.settings import SearchSettings
-from headwise.core.compiled import pack_network
 from headwise.errors import UserError
 from headwise.evaluate.pages.document import module_order
 from headwise.models.load import load, translation_folder
+from headwise.pytorch.search.compiled import pack_network
 from headwise.runtime.checkpoint.read import read_folder
 from headwise.runtime.native import library as c
 from headwise.serve.web import page, wasm

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.cli import command_parser
-from headwise.core.extensions.text_pooling import TEXT_POOLINGS
 from headwise.models.encoding.embed import ACTIVATIONS, POOLINGS, Dense, embed, unit
+from headwise.pytorch.models.text_pooling import TEXT_POOLINGS
 from headwise.pytorch.search.encoder import TorchEncoder
 from headwise.pytorch.tasks.embedding import DENSE
 

@@ -12,10 +12,10 @@ from unit.native.test_families import logits as family_logits
 
 from headwise.config.data import TranslationData
 from headwise.config.settings import SearchSettings
-from headwise.core.compiled import pack_network
-from headwise.core.inference import prepare_for_inference
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
+from headwise.pytorch.search.compiled import pack_network
+from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.native.library import library
 from headwise.runtime.native.linear import Linear, to_bfloat16
@@ -119,7 +119,7 @@ def test_torch_gives_the_same_results(stack: dict[str, Any], monkeypatch: pytest
     """Without the library: rounded weights in float32."""
     model, tgt_in = build_family(stack), torch.randint(1, 24, (4, 9))
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    monkeypatch.setattr("headwise.core.inference.native_available", lambda model: False)
+    monkeypatch.setattr("headwise.pytorch.search.inference.native_available", lambda model: False)
     found = family_logits(prepare_for_inference(model, "bfloat16"), tgt_in)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     wanted = family_logits(with_rounded_matrices(model), tgt_in)

@@ -16,8 +16,8 @@ import torch
 from sanitize.run import EMULATED, NARROW
 
 from headwise.config.settings import SearchSettings
-from headwise.core.inference import prepare_for_inference
 from headwise.core.transformer import Transformer
+from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.native import build as original
 from headwise.runtime.native import library as c

@@ -14,11 +14,11 @@ from unit.native.stepping import Steps
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
 from headwise.contract import NEVER, Hypothesis, SpecialIds
 from headwise.core.build import build as build_network
-from headwise.core.compiled import native_available, shape_of, unsupported_module
 from headwise.core.feed_forward import ACTIVATIONS
-from headwise.core.inference import prepare_for_inference
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
+from headwise.pytorch.search.compiled import native_available, shape_of, unsupported_module
+from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.checkpoint.compiled import compiled as compile_arrays
 from headwise.runtime.checkpoint.compiled import library_shape, parameter_shapes

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from headwise.config.model import TransformerConfig
-from headwise.core.inference import prepare_for_inference
 from headwise.errors import UserError
 from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.runtime.native import library as c
 from headwise.runtime.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler, library_of
 from headwise.runtime.native.network import ACTIVATIONS
@@ -31,7 +31,7 @@ from headwise.config.settings import SearchSettings
 from headwise.runtime.search.engine import decode_tokens
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.pytorch.architectures.transformer import build_model
-from headwise.core.inference import prepare_for_inference
+from headwise.pytorch.search.inference import prepare_for_inference
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -140,7 +140,9 @@ def test_only_plain_c_on_a_better_processor(only: Callable[..., None], monkeypat
     ):
         assert c.instructions() == "" and c.usable_builds() == [ANYWHERE]
     model = build_model(TransformerConfig(vocab_size=40, d_model=16, d_ff=32, n_heads=2))
-    monkeypatch.setattr("headwise.core.inference.native_available", lambda _: False)  # it remembers the library
+    monkeypatch.setattr(
+        "headwise.pytorch.search.inference.native_available", lambda _: False
+    )  # it remembers the library
     with pytest.raises(UserError, match=rf"not built for this processor \({BEST}\): .*build"):
         prepare_for_inference(model, "int8")
 

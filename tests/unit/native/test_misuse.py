@@ -23,11 +23,11 @@ from unit.native.test_speech import native as native_speech
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchCancelled, SearchOptions
 from headwise.core.attention import merge_heads, split_heads
-from headwise.core.compiled import pack_network
 from headwise.core.dropout import _drop
 from headwise.core.masks import PackedRows, Packing
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
+from headwise.pytorch.search.compiled import pack_network
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.pytorch.training.packed import attend_by_library, packed_attention
 from headwise.runtime.native import library as c
@@ -463,7 +463,7 @@ from headwise.runtime.search.engine import decode_tokens
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.errors import UserError
 from headwise.pytorch.architectures.transformer import build_model
-from headwise.core.compiled import pack_network
+from headwise.pytorch.search.compiled import pack_network
 
 torch.set_num_threads(1)
 torch.manual_seed(0)

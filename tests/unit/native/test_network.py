@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from unit.native.stepping import Steps
 
-from headwise.core.compiled import pack_network
-from headwise.core.inference import PrecisionVariants, prepare_for_inference
 from headwise.core.parameters import load_parameters
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.pytorch.inspect.heads import Head, heads_left, parameters_without
+from headwise.pytorch.search.compiled import pack_network
+from headwise.pytorch.search.inference import PrecisionVariants, prepare_for_inference
 from headwise.runtime.native.library import library
 from headwise.runtime.native.network import CompiledNetwork
 

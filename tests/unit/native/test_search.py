@@ -13,9 +13,9 @@ from unit.native.stepping import by_steps
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchOptions, SpecialIds, TimestampRules
-from headwise.core.inference import prepare_for_inference
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
+from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.native.library import Ids, Options, library
 from headwise.runtime.native.network import CompiledEnsemble, CompiledNetwork

@@ -14,11 +14,11 @@ from jaxtyping import TypeCheckError
 from headwise.config.network import NetworkConfig, StackConfig
 from headwise.contract import SearchCancelled, SearchOptions, TimestampRules
 from headwise.core.build import build as build_network
-from headwise.core.compiled import pack_network
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.models.speech.speech_model import LibrarySpeech
 from headwise.pytorch.models.speech import TorchSpeech
+from headwise.pytorch.search.compiled import pack_network
 from headwise.runtime.checkpoint.compiled import compiled, library_shape, parameter_shapes
 from headwise.runtime.native import library as c
 from headwise.runtime.native.linear import NUMBERS

@@ -11,9 +11,9 @@ import pytest
 import torch
 from unit.native.walking import Recorded
 
-from headwise.core.inference import prepare_for_inference
 from headwise.core.transformer import Transformer
 from headwise.pytorch.inspect.walk import walk_record
+from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.runtime.native import library as c
 from headwise.runtime.native.library import library, usable_builds
 from headwise.runtime.native.network import CompiledNetwork

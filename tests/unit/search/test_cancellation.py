@@ -10,8 +10,8 @@ import torch
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchCancelled
-from headwise.core.compiled import pack_network
 from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.search.compiled import pack_network
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.native.network import CompiledNetwork
 from headwise.runtime.search.cancellation import Cancellation, check_cancelled, set_when_cancelled

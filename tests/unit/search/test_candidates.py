@@ -12,8 +12,8 @@ import torch
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import FREE, SpecialIds
-from headwise.core.inference import prepare_for_inference
 from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.native.library import library
 from headwise.runtime.search.candidates import CandidateTable

@@ -7,9 +7,9 @@ from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
-from headwise.core.inference import prepare_for_inference
 from headwise.errors import UserError
 from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.search.drafts import CopyDraft, MemoryDraft, ModelDraft, continuation
 from headwise.runtime.search.engine import decode_tokens

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 from headwise.config.settings import apply_settings, load_recipe
+from headwise.core.loss import label_loss, squared_loss
 from headwise.pytorch.data.labelled import collate_labelled
 from headwise.pytorch.data.time_series import WindowBatch, Windows
 from headwise.pytorch.tasks.classification import label_figures, label_outputs
 from headwise.pytorch.tasks.forecasting import ForecastJob
-from headwise.pytorch.training.loss import label_loss, squared_loss
 from headwise.pytorch.training.validation import Shard
 
 CPU = torch.device("cpu")

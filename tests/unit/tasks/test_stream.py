@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headwise.config.settings import RunConfig, apply_settings
-from headwise.pytorch.data.batch import Batch
+from headwise.core.batches import Batch
 from headwise.pytorch.data.batching import unchanged_tokens
 from headwise.pytorch.data.stream import ALL_BATCHES
 from headwise.pytorch.tasks.translation import TranslationJob

@@ -6,8 +6,8 @@ import torch
 from tiny_families import write_tiny
 
 from headwise.config.training import TrainConfig
+from headwise.core.optimizer import make_optimizer
 from headwise.pytorch.tasks.pretrained import make_trainable
-from headwise.pytorch.training.optimizer import make_optimizer
 from headwise.runtime.checkpoint.read import read_folder
 
 

@@ -10,8 +10,8 @@ import torch
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
-from headwise.core.compiled import native_available
 from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.search.compiled import native_available
 from headwise.pytorch.tasks.translation import bleu
 from headwise.pytorch.tasks.validation import CHUNK, FIRST, validation_translations
 from headwise.runtime.native.network import CompiledNetwork

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.pytorch.data.batch import collate
+from headwise.core.batches import collate
 
 ROWS = st.lists(st.integers(4, 99), max_size=6)
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config.data import TranslationData
+from headwise.core.batches import Batch, collate
 from headwise.pytorch.data import batching
-from headwise.pytorch.data.batch import Batch, collate
 from headwise.pytorch.data.batching import PairBatches, validation_batches
 from headwise.pytorch.data.stream import BatchShare
 from headwise.text.files.corpus import Corpus

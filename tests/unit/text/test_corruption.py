@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.pytorch.data.batch import Batch
+from headwise.core.batches import Batch
 from headwise.pytorch.data.corruption import (
     BlockSpecials,
     CorruptedBlocks,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwise.config.data import TranslationData
-from headwise.pytorch.data.batch import Batch
+from headwise.core.batches import Batch
 from headwise.pytorch.data.batching import PairBatches
 from headwise.pytorch.data.directions import BothDirections
 from headwise.text.files.corpus import Corpus

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from headwise.config.data import TranslationData
+from headwise.core.batches import Batch
 from headwise.errors import UserError
-from headwise.pytorch.data.batch import Batch
 from headwise.pytorch.data.batching import PairBatches
 from headwise.pytorch.data.stream import ALL_BATCHES, BatchShare
 from headwise.pytorch.data.streamed_pairs import Lane, LaneCursor, StreamedPairs, lanes_from, train_on_first_pairs

@@ -29,10 +29,10 @@ from torch import nn
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
+from headwise.core.batches import Batch, collate
 from headwise.errors import NonFiniteError, UserError
 from headwise.evaluate.logs import TRAINING_LOG, VALIDATION_LOG, read_log
 from headwise.pytorch.architectures.transformer import build_model
-from headwise.pytorch.data.batch import Batch, collate
 from headwise.pytorch.data.stream import ALL_BATCHES, BatchShare, EndlessStream, batches_of_epochs
 from headwise.pytorch.training.checkpoint import CHECKPOINTS, checkpoint_paths
 from headwise.pytorch.training.parallel import ParallelTrainer

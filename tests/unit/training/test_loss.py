@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.pytorch.training import loss as module
-from headwise.pytorch.training.loss import sequence_loss
+from headwise.core import loss as module
+from headwise.core.loss import sequence_loss
 
 ROWS, D_MODEL, VOCAB = 10, 6, 9
 

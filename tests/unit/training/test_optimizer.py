@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from headwise.config.model import TransformerConfig
 from headwise.config.training import TrainConfig
-from headwise.pytorch.architectures.transformer import build_model
-from headwise.pytorch.training.muon import Muon
-from headwise.pytorch.training.optimizer import (
+from headwise.core.extensions.muon import Muon
+from headwise.core.optimizer import (
     Optimizer,
     clip_gradients,
     gradient_norm,
     hidden_matrices,
     make_optimizer,
 )
+from headwise.pytorch.architectures.transformer import build_model
 
 TRAIN = TrainConfig()
 

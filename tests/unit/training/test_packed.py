@@ -14,14 +14,14 @@ from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.network import RotaryConfig
 from headwise.config.training import TrainConfig
 from headwise.core.attention import MultiHeadAttention, merge_heads, scaled_dot_product_attention
+from headwise.core.batches import collate
 from headwise.core.build import FamilyNetwork, build
 from headwise.core.layers import DecoderLayer, EncoderLayer, Sublayer
+from headwise.core.loss import sequence_loss
 from headwise.core.masks import PackedRows, Packing
 from headwise.core.transformer import Transformer
 from headwise.pytorch.architectures.transformer import build_model, transformer_config
-from headwise.pytorch.data.batch import collate
 from headwise.pytorch.training import packed as training_packed
-from headwise.pytorch.training.loss import sequence_loss
 from headwise.pytorch.training.packed import LONGEST, attend_by_library, attention_for, packed_attention
 from headwise.pytorch.training.step import real_states, translation_objective
 from headwise.runtime.native.library import library

@@ -9,10 +9,10 @@ from torch import Tensor
 from trainable_encoder import trainable_encoder
 
 from headwise.core.attention import MultiHeadAttention
-from headwise.core.extensions.extra_dropout import DropoutRates, add_dropout
 from headwise.core.masks import PackedRows
 from headwise.core.transformer import EncoderOnly
 from headwise.pytorch.data.labelled import LabelledBatch
+from headwise.pytorch.training.extra_dropout import DropoutRates, add_dropout
 from headwise.pytorch.training.packed import (
     attend_by_library,
     attention_for_encoder,

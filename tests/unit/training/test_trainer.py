@@ -22,16 +22,16 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
+from headwise.core.batches import Batch, collate
+from headwise.core.loss import Loss
+from headwise.core.optimizer import gradient_norm, make_optimizer
 from headwise.errors import UserError, unwritable
 from headwise.pytorch.architectures.transformer import build_model
-from headwise.pytorch.data.batch import Batch, collate
 from headwise.pytorch.training import checkpoint
 from headwise.pytorch.training.callbacks import Callback, TrainingStart
 from headwise.pytorch.training.checkpoint import CheckpointDraft, checkpoint_paths, load_checkpoint, saved_step
 from headwise.pytorch.training.deferred import UpdateSums, step_if_finite
-from headwise.pytorch.training.loss import Loss
 from headwise.pytorch.training.metrics import Clock
-from headwise.pytorch.training.optimizer import gradient_norm, make_optimizer
 from headwise.pytorch.training.step import batch_loss, nll_of, real_states, translation_objective
 from headwise.pytorch.training.trainer import Trainer
 from headwise.pytorch.training.validation import Outputs, Shard

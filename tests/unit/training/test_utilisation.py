@@ -10,12 +10,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headwise.config.model import ConvConfig, TransformerConfig
 from headwise.config.training import TrainConfig
-from headwise.core.extensions.low_rank import adapt
+from headwise.core.batches import Batch, collate
 from headwise.pytorch.architectures.build import build_conv
 from headwise.pytorch.architectures.transformer import build_model, build_pooled_transformer
-from headwise.pytorch.data.batch import Batch, collate
 from headwise.pytorch.data.conditional_generation import collate_conditional
 from headwise.pytorch.data.labelled import collate_labelled
+from headwise.pytorch.training.low_rank import adapt
 from headwise.pytorch.training.metrics import Clock
 from headwise.pytorch.training.step import translation_objective
 from headwise.pytorch.training.utilisation import operations_of

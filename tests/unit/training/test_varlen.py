@@ -17,9 +17,9 @@ from headwise.config.model import TransformerConfig
 from headwise.config.network import RotaryConfig
 from headwise.config.training import TrainConfig
 from headwise.core.attention import scaled_dot_product_attention
+from headwise.core.batches import collate
 from headwise.core.build import build
 from headwise.pytorch.architectures.transformer import transformer_config
-from headwise.pytorch.data.batch import collate
 from headwise.pytorch.data.labelled import LabelledBatch
 from headwise.pytorch.data.tagged import IGNORED
 from headwise.pytorch.tasks.classification import classification_objective

@@ -11,7 +11,6 @@ from headwise.config.model import RecurrentConfig, TransformerConfig
 from headwise.config.settings import RunConfig, check
 from headwise.core.attention import split_heads
 from headwise.core.build import build as build_family
-from headwise.core.inference import PrecisionVariants
 from headwise.core.parameters import load_parameters, parameters_of
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
@@ -28,6 +27,7 @@ from headwise.pytorch.inspect.heads import (
     multi_head_attentions,
     parameters_without,
 )
+from headwise.pytorch.search.inference import PrecisionVariants
 from headwise.runtime.native.library import library
 from headwise.runtime.native.network import CompiledNetwork
 

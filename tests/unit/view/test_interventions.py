@@ -18,7 +18,6 @@ from headwise.config.model import RecurrentConfig
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
 from headwise.core.attention import DotProduct, MultiHeadAttention, NoRotation, masked_softmax
 from headwise.core.build import build
-from headwise.core.extensions.extra_dropout import DropoutRates, DroppingKernel, add_dropout
 from headwise.core.kernels import Windowed
 from headwise.core.layers import Sublayer
 from headwise.core.masks import Everywhere
@@ -28,6 +27,7 @@ from headwise.pytorch.architectures.registry import build_network
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.inspect.interventions import intervene
 from headwise.pytorch.search.stepwise import engine_of
+from headwise.pytorch.training.extra_dropout import DropoutRates, DroppingKernel, add_dropout
 from headwise.pytorch.training.packed import attention_for
 from headwise.runtime.native.library import library
 from headwise.runtime.native.network import CompiledNetwork

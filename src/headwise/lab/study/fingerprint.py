@@ -16,10 +16,7 @@ from typing import Any
 from headwise.lab.study.claim import Claim
 
 PACKAGE = "headwise."
-FOLLOWED = (
-    *("lab.study.", "core.", "config.network", "config.from_recipe", "pytorch.architectures."),
-    *("pytorch.training.optimizer", "pytorch.training.schedule"),
-)
+FOLLOWED = (*("lab.study.", "core.", "config.network", "config.from_recipe", "pytorch.architectures."),)
 
 Symbol = tuple[str, str]  # module without the package's name, name at its top level
 

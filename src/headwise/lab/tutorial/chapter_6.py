@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 from headwise.config.training import TrainConfig
+from headwise.core.schedule import learning_rate, peak_learning_rate
 from headwise.lab.tutorial.exercises import Exercise, agrees
-from headwise.pytorch.training.schedule import learning_rate, peak_learning_rate
 
 PAPER, D_MODEL, EARLY, LATE = TrainConfig(), 512, 1000, 16_000
 ROUNDED = 0.005  # answers have three digits

@@ -1,7 +1,7 @@
 """Text embeddings: the last hidden states of a network, pooled, and further steps; in numpy.
 
 As in sentence-transformers (arXiv:1908.10084): special tokens are pooled, padding is not. See `sentences` for the
-settings of a folder and `core.extensions.text_pooling` for poolings with gradients.
+settings of a folder and `pytorch.models.text_pooling` for poolings with gradients.
 """
 
 import math

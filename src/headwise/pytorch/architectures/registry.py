@@ -8,7 +8,6 @@ from torch import nn
 
 from headwise.config.model import ModelConfig
 from headwise.core.extensions.pooled import PooledEncoder
-from headwise.core.inference import PrecisionVariants
 from headwise.core.parameters import load_parameters
 from headwise.core.transformer import DecoderOnly, Transformer
 from headwise.errors import UserError, unknown
@@ -16,6 +15,7 @@ from headwise.pytorch.architectures.build import build_conv, build_pooled_conv, 
 from headwise.pytorch.architectures.conv import Convolutional
 from headwise.pytorch.architectures.recurrent import Recurrent
 from headwise.pytorch.architectures.transformer import build_model, build_pooled_transformer
+from headwise.pytorch.search.inference import PrecisionVariants
 
 Network = Transformer | Recurrent | Convolutional
 Kind = TypeVar("Kind", bound=nn.Module)

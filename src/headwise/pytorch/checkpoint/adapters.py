@@ -4,7 +4,7 @@
 names that layers have in the file of the model. Folders that `headwise train` writes contain the files of tokenizer
 and generation, too; for folders of `peft` those of the model are used.
 
-See `adapter_settings` for settings, `adapter_parts` for one layer, `core/extensions/low_rank.py` for training of
+See `adapter_settings` for settings, `adapter_parts` for one layer, `pytorch/training/low_rank.py` for training of
 adapters and `adapter_layout` for writing such a folder.
 """
 

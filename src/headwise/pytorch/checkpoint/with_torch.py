@@ -12,7 +12,6 @@ import torch
 
 from headwise.config.settings import WITH_DECODER, ModelConfig
 from headwise.contract import SearchEngine
-from headwise.core.inference import rounded
 from headwise.device import decoding_precision
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES
@@ -24,6 +23,7 @@ from headwise.pytorch.architectures.registry import (
 )
 from headwise.pytorch.checkpoint.imported import read_pretrained
 from headwise.pytorch.search.ensemble import AveragedNetworks
+from headwise.pytorch.search.inference import rounded
 from headwise.pytorch.search.stepwise import TorchEngine
 from headwise.runtime.checkpoint.folder import Folder
 from headwise.runtime.checkpoint.stored_network import Built, StoredNetwork

@@ -9,7 +9,7 @@ from itertools import count
 import numpy as np
 
 from headwise.config.data import PairData
-from headwise.pytorch.data.batch import Batch, collate
+from headwise.core.batches import Batch, collate
 from headwise.pytorch.data.stream import ALL_BATCHES, BatchShare, Cursor, EndlessStream, Planned
 from headwise.text.prepared.batch_planning import Noise, Pairs, Rows, plan_batches, plan_epoch, shuffle_into_batches
 from headwise.text.tokens.pair_tokenizer import PairTokenizer, Tokens

@@ -15,7 +15,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.pytorch.data.batch import UnpaddedBatch
+from headwise.core.batches import UnpaddedBatch
 from headwise.pytorch.data.stream import ALL_BATCHES, AnyBatch, BatchShare, EndlessStream, batches_of_epochs
 from headwise.text.prepared.batch_planning import Rows
 

@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from headwise.core.batches import DeviceBatch
 from headwise.errors import UserError
-from headwise.pytorch.data.batch import DeviceBatch
 from headwise.pytorch.data.stream import LazyDataset
 from headwise.text.prepared.batch_planning import Rows
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.pytorch.data.batch import PaddedBatch, pad
+from headwise.core.batches import PaddedBatch, pad
 from headwise.pytorch.data.stream import ALL_BATCHES, BatchShare, EndlessStream, batches_of_epochs
 from headwise.text.files.contrastive_texts import Texts
 from headwise.text.prepared.batch_planning import Rows, plan_batches

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.pytorch.data.batch import Batch, collate
+from headwise.core.batches import Batch, collate
 from headwise.pytorch.data.blocks import NoisyBlocks
 from headwise.text.prepared.batch_planning import Rows
 from headwise.text.prepared.noise import infill_text

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from headwise.pytorch.data.batch import Batch
+from headwise.core.batches import Batch
 from headwise.pytorch.data.batching import PairBatches
 from headwise.pytorch.data.stream import START, Cursor, Planned
 from headwise.text.files.sources import Pair

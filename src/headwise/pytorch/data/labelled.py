@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.pytorch.data.batch import PaddedBatch, pad
+from headwise.core.batches import PaddedBatch, pad
 from headwise.text.prepared.batch_planning import Rows, cut_padded, plan_batches
 from headwise.text.prepared.encoded import EncodedText, token_types
 from headwise.text.prepared.prepared import PreparedCorpus

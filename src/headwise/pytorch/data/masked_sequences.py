@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.pytorch.data.batch import PaddedBatch, pad
+from headwise.core.batches import PaddedBatch, pad
 from headwise.pytorch.data.blocks import VALIDATION_EPOCH, VALIDATION_SEED, NoisyBlocks, TokenBlocks
 from headwise.pytorch.data.stream import ALL_BATCHES, BatchShare, EndlessStream, batches_of_epochs
 from headwise.text.files.documents import PreparedText

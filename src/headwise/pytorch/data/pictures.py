@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headwise.core.batches import UnpaddedBatch
 from headwise.errors import UserError
-from headwise.pytorch.data.batch import UnpaddedBatch
 from headwise.pytorch.data.image import Preprocessing, check_image, open_image, pixels
 from headwise.pytorch.data.stream import LazyDataset
 from headwise.text.files.labelled_texts import check_class, count_classes, read_labelled

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkabl
 
 import numpy as np
 
-from headwise.pytorch.data.batch import TrainingBatch
+from headwise.core.batches import TrainingBatch
 from headwise.text.prepared.batch_planning import Rows
 
 AnyBatch = TypeVar("AnyBatch", bound=TrainingBatch)

@@ -20,8 +20,8 @@ import tokenizers
 from numpy.typing import NDArray
 
 from headwise.config.data import TranslationData
+from headwise.core.batches import Batch
 from headwise.errors import UserError
-from headwise.pytorch.data.batch import Batch
 from headwise.pytorch.data.batching import PairBatches
 from headwise.pytorch.data.stream import BatchShare, Cursor, EndlessStream
 from headwise.text.files.columns import ENDS, Column

@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headwise.core.batches import UnpaddedBatch
 from headwise.errors import UserError, unknown
-from headwise.pytorch.data.batch import UnpaddedBatch
 from headwise.text.files.corpus import read_lines
 from headwise.text.files.sources import display_name
 from headwise.text.prepared.batch_planning import Rows

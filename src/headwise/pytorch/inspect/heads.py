@@ -93,7 +93,7 @@ class HeadMask:
     """Masks heads of a model: their columns of W^O are zero, so that they contribute nothing, and are restored later.
 
     The parameters are changed in place. Prepared networks for decoding notice that and are rebuilt
-    (`core/inference.py`), so every computation with the model is without these heads.
+    (`pytorch/search/inference.py`), so every computation with the model is without these heads.
     """
 
     def __init__(self, model: nn.Module) -> None:

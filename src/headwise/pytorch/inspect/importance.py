@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.core.attention import MultiHeadAttention
+from headwise.core.batches import Batch, collate
 from headwise.errors import UserError
-from headwise.pytorch.data.batch import Batch, collate
 from headwise.pytorch.inspect.heads import Head, LayerName, multi_head_attentions
 from headwise.pytorch.search.stepwise import evaluating
 from headwise.text.prepared.batch_planning import cut_padded

@@ -1,7 +1,7 @@
 """Change a network while a `with` statement runs, to see what a part of it is for.
 
 `intervene` replaces modules and attributes of the network, edits outputs of modules with hooks, and silences heads with
-`HeadMask`. Decoding notices all of these (`core/interventions.py`) and searches with torch, without packed weights.
+`HeadMask`. Decoding notices all of these (`pytorch/search/changes.py`) and searches with torch, without packed weights.
 See `pytorch.models.pruning` for permanent changes.
 """
 
@@ -22,15 +22,15 @@ from headwise.core.attention import Kernel, MultiHeadAttention, NoRotation
 from headwise.core.cache import LayerCache
 from headwise.core.embeddings import Embeddings
 from headwise.core.extensions.disentangled import RelativeVectors
-from headwise.core.extensions.extra_dropout import DroppingKernel
 from headwise.core.extensions.fronts import AudioFront, PatchFront, SeriesEmbeddings
 from headwise.core.extensions.relative import RelativeBias
-from headwise.core.interventions import INTERVENED, interventions_of
 from headwise.core.layers import ParallelLayer, Sublayer
 from headwise.core.masks import Causal, Everywhere, Mask, Packing
 from headwise.core.positions import NoPositions
 from headwise.errors import UserError
 from headwise.pytorch.inspect.heads import HeadMask, HeadsByLayer, heads_of
+from headwise.pytorch.search.changes import INTERVENED, interventions_of
+from headwise.pytorch.training.extra_dropout import DroppingKernel
 
 PARTS = {  # what an argument needs in a network
     **dict.fromkeys(("kernel", "scale", "temperature"), "multi-head attention"),

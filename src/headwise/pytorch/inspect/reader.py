@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headwise.pytorch.data.batch import Batch, collate
+from headwise.core.batches import Batch, collate
 from headwise.pytorch.inspect.pair_tensors import device_of, with_tensors
 from headwise.pytorch.inspect.predictions import predictions
 from headwise.pytorch.inspect.recording import cross_attentions, head_counts, record_layers, recording

@@ -18,7 +18,6 @@ from headwise.core.extensions.relative import RelativeBias
 from headwise.core.extensions.rotary import Rotary
 from headwise.core.feed_forward import GatedFeedForward
 from headwise.core.heads import CappedLanguageHead, LanguageHead, MaskedLanguageHead, ScaledLanguageHead
-from headwise.core.interventions import interventions_of
 from headwise.core.layers import ParallelLayer, SandwichSublayer
 from headwise.core.masks import Everywhere
 from headwise.core.positions import LearnedPositions, NoPositions, sinusoids
@@ -28,6 +27,7 @@ from headwise.pytorch.inspect.pair_tensors import InspectedInput, with_tensors
 from headwise.pytorch.inspect.recording import passing
 from headwise.pytorch.inspect.walk_attention import attention_steps
 from headwise.pytorch.inspect.walk_steps import Steps, activation_name, bias_of, is_norm
+from headwise.pytorch.search.changes import interventions_of
 from headwise.pytorch.search.ranking import best
 from headwise.pytorch.search.stepwise import evaluating
 from headwise.view.pair import PairTranslator, read_pair

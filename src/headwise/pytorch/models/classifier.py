@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from headwise.core.loss import Loss, binary_loss, label_loss, squared_loss
 from headwise.errors import UserError
 from headwise.models.encoding.label import NUMBER, ONE, SEVERAL
 from headwise.models.encoding.reading import OneOrTwo
@@ -21,7 +22,6 @@ from headwise.pytorch.models.inputs import encoded_text, label_number
 from headwise.pytorch.models.model import ModelInTorch
 from headwise.pytorch.search.encoder import TorchEncoder
 from headwise.pytorch.search.permutation import ContentStream
-from headwise.pytorch.training.loss import Loss, binary_loss, label_loss, squared_loss
 from headwise.text.files.labelled_texts import number_label, several_labels
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from headwise.core.loss import squared_loss
 from headwise.errors import UserError
 from headwise.evaluate.forecasts import ForecastReport, forecast_report
 from headwise.models.introspection import PrunableModel
@@ -22,7 +23,6 @@ from headwise.pytorch.data.time_series import (
 )
 from headwise.pytorch.inspect.heads import Head
 from headwise.pytorch.inspect.importance import Example, importance_over
-from headwise.pytorch.training.loss import squared_loss
 from headwise.runtime.checkpoint.folder import Folder
 from headwise.runtime.checkpoint.trained import CONFIG, noted
 

@@ -19,11 +19,11 @@ from headwise.core.attention import DotProduct, MultiHeadAttention
 from headwise.core.cache import DecoderCache, StepCache, TextCache
 from headwise.core.embeddings import Embeddings
 from headwise.core.extensions.relative import RelativeBias
-from headwise.core.interventions import hooked
 from headwise.core.kernels import Capped
 from headwise.core.masks import Causal
 from headwise.core.positions import LearnedPositions
 from headwise.core.transformer import DecoderOnly, Transformer
+from headwise.pytorch.search.changes import hooked
 from headwise.pytorch.search.search import Step
 
 SWITCH = "HEADWISE_CAPTURE"  # in the environment: 0 switches captured steps off

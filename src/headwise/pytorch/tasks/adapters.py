@@ -1,6 +1,6 @@
 """Fine-tuning with LoRA adapters, for the job of any task that starts from a pretrained model.
 
-Objective and validation are the job's. See `core/extensions/low_rank.py` for the adapters and
+Objective and validation are the job's. See `pytorch/training/low_rank.py` for the adapters and
 `pytorch/checkpoint/adapter_layout.py` for their folder.
 """
 
@@ -15,7 +15,6 @@ from torch import nn
 from headwise.config.network import NetworkConfig
 from headwise.config.settings import RunConfig
 from headwise.core.build import build_empty
-from headwise.core.extensions.low_rank import adapt, merged
 from headwise.core.parameters import count_parameters
 from headwise.errors import UserError
 from headwise.families.table import Entry
@@ -23,6 +22,7 @@ from headwise.pytorch.checkpoint.adapter_layout import AdapterLayout, adaptable,
 from headwise.pytorch.checkpoint.tuned import SameLayout
 from headwise.pytorch.tasks.heads import CLASS_SUFFIXES
 from headwise.pytorch.tasks.job import Job, TrainRequest, notify
+from headwise.pytorch.training.low_rank import adapt, merged
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.runtime.checkpoint.layout import CONFIG, adapters_in, read_json
 

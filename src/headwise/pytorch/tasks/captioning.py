@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from headwise.config.settings import RunConfig
 from headwise.core.dropout import Dropout
-from headwise.core.extensions.extra_dropout import DroppingKernel
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.evaluate.captions import caption_report
@@ -31,6 +30,7 @@ from headwise.pytorch.tasks.conditional_generation import ConditionalGenerationJ
 from headwise.pytorch.tasks.from_scratch import captioner_from_scratch
 from headwise.pytorch.tasks.job import TrainRequest, base_names, notify
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs, extra_dropout_rates, make_trainable, vocabulary_row
+from headwise.pytorch.training.extra_dropout import DroppingKernel
 from headwise.runtime.checkpoint.trained import RUN
 from headwise.runtime.tokenizers.vocabulary import bare
 from headwise.text.files.split import parse_validation_size

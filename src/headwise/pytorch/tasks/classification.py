@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
+from headwise.core.loss import Loss, label_loss
 from headwise.core.transformer import EncoderOnly
 from headwise.errors import UserError
 from headwise.evaluate.baselines import INSTALL, Baseline, tfidf_labels
@@ -65,7 +66,6 @@ from headwise.pytorch.tasks.problems import (
     settings_for_problem,
     target_rows,
 )
-from headwise.pytorch.training.loss import Loss, label_loss
 from headwise.pytorch.training.packed import forward_of
 from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard

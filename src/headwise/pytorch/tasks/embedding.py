@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.config.settings import RunConfig
-from headwise.core.extensions.text_pooling import pooled_vectors
+from headwise.core.loss import Loss, at_least_float32
 from headwise.core.transformer import EncoderOnly
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
@@ -32,6 +32,7 @@ from headwise.pytorch.checkpoint.embedder import EmbedderLayout
 from headwise.pytorch.data.contrastive import ContrastiveBatch, ContrastiveDataset
 from headwise.pytorch.data.labelled import hold_out_examples
 from headwise.pytorch.data.stream import BatchShare, EndlessStream
+from headwise.pytorch.models.text_pooling import pooled_vectors
 from headwise.pytorch.search.encoder import TorchEncoder
 from headwise.pytorch.tasks.automatic import with_precision
 from headwise.pytorch.tasks.classification import check_length
@@ -39,7 +40,6 @@ from headwise.pytorch.tasks.from_scratch import encoder_from_scratch
 from headwise.pytorch.tasks.heads import ENCODERS, describe_run, network_with_head, with_head
 from headwise.pytorch.tasks.job import Job, TrainRequest, notify
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs
-from headwise.pytorch.training.loss import Loss, at_least_float32
 from headwise.pytorch.training.packed import states_of
 from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard

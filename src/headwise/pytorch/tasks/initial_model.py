@@ -20,13 +20,13 @@ from headwise.config.settings import (
     recipe_tables,
 )
 from headwise.config.tasks import TASKS
+from headwise.core.schedule import peak_learning_rate
 from headwise.errors import UserError
 from headwise.families.registry import traits_of
 from headwise.models.load import pretrained_model
 from headwise.pytorch.checkpoint.added_tokens import write_with_added_tokens
 from headwise.pytorch.tasks.job import TrainRequest, notify
 from headwise.pytorch.tasks.table import fine_tuning_of
-from headwise.pytorch.training.schedule import peak_learning_rate
 from headwise.runtime.checkpoint.adapter_folders import home_of
 from headwise.runtime.checkpoint.layout import CONFIG, adapters_in, is_family, read_json
 from headwise.runtime.checkpoint.read import read_folder

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from headwise.config.settings import RunConfig
+from headwise.core.batches import Stream
 from headwise.errors import UserError
 from headwise.evaluate.baselines import Baseline
-from headwise.pytorch.data.batch import Stream
 from headwise.pytorch.data.stream import BatchShare
 from headwise.pytorch.training.callbacks import Callback
 from headwise.pytorch.training.step import Objective

@@ -22,6 +22,7 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.build import build
 from headwise.core.heads import CappedLanguageHead
+from headwise.core.loss import Loss, at_least_float32, sequence_loss
 from headwise.core.transformer import DecoderOnly
 from headwise.errors import UserError
 from headwise.evaluate.baselines import ORDER, Baseline, ngram_loss
@@ -41,7 +42,6 @@ from headwise.pytorch.tasks.pretrained import (
     stack_rows,
     trainable_network,
 )
-from headwise.pytorch.training.loss import Loss, at_least_float32, sequence_loss
 from headwise.pytorch.training.step import Objective, projection
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.runtime.checkpoint.trained import RUN

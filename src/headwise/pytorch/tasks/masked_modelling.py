@@ -17,6 +17,7 @@ from torch import nn
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.build import build
+from headwise.core.loss import Loss
 from headwise.core.transformer import EncoderOnly
 from headwise.errors import UserError
 from headwise.models.encoding.encoder import MaskedModel
@@ -38,7 +39,6 @@ from headwise.pytorch.tasks.language_modelling import (
     with_spooled_files,
 )
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs, trainable_network
-from headwise.pytorch.training.loss import Loss
 from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard, mean_over_shards
 from headwise.text.files.documents import DocumentTokenizer, document_tokenizer, train_document_tokenizer

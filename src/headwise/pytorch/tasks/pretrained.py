@@ -4,7 +4,7 @@
 
 Weights are copied to float32, whatever the precision of the file. The bias on the logits (Marian, BART) is frozen, as
 in `transformers`. Dropout has the rates of config.json, also where the paper has none
-(`core/extensions/extra_dropout.py`).
+(`pytorch/training/extra_dropout.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -19,13 +19,13 @@ from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.network import NetworkConfig
 from headwise.config.settings import RunConfig
 from headwise.core.dropout import Dropout
-from headwise.core.extensions.extra_dropout import DropoutRates, add_dropout
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.errors import UserError
 from headwise.families.registry import traits_of
 from headwise.models.load import pretrained_model
 from headwise.models.model import Model
 from headwise.pytorch.tasks.job import Job, MakeJob, TrainRequest
+from headwise.pytorch.training.extra_dropout import DropoutRates, add_dropout
 from headwise.runtime.checkpoint.read import read_folder
 
 EXTRA_DROPOUT = {  # in config.json, besides the paper's dropout

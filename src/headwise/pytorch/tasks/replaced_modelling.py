@@ -24,8 +24,9 @@ from headwise.config.network import NetworkConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.build import build
-from headwise.core.extensions.electra import Electra
+from headwise.core.loss import Loss, at_least_float32
 from headwise.core.transformer import EncoderOnly
+from headwise.pytorch.architectures.electra import Electra
 from headwise.pytorch.architectures.hf_layouts import electra_configs
 from headwise.pytorch.checkpoint.from_scratch import check_layout, text_layout
 from headwise.pytorch.checkpoint.write import file_tensors
@@ -35,7 +36,6 @@ from headwise.pytorch.tasks.job import TrainRequest
 from headwise.pytorch.tasks.language_modelling import context_length, logits_loss, prepared_texts, with_spooled_files
 from headwise.pytorch.tasks.masked_modelling import MaskedJob, check_block_room, masking_for, tokenizer_with_template
 from headwise.pytorch.tasks.pretrained import TaskJobs
-from headwise.pytorch.training.loss import Loss, at_least_float32
 from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard, mean_over_shards
 from headwise.text.files.documents import document_tokenizer

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
 from headwise.config.tasks import TASKS
+from headwise.core.batches import Stream
 from headwise.core.parameters import count_parameters, parameters_of
 from headwise.device import choose_device
 from headwise.errors import UserError
 from headwise.evaluate.baselines import Baseline
-from headwise.pytorch.data.batch import Stream
 from headwise.pytorch.data.stream import ALL_BATCHES, BatchShare
 from headwise.pytorch.tasks.adapters import with_adapters
 from headwise.pytorch.tasks.initial_model import config_from_model, recipe_name, with_added_tokens

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from headwise.config.settings import RunConfig
+from headwise.core.loss import label_loss
 from headwise.core.transformer import EncoderOnly
 from headwise.errors import UserError
 from headwise.evaluate.baselines import Baseline, usual_tags
@@ -42,7 +43,6 @@ from headwise.pytorch.tasks.heads import (
 )
 from headwise.pytorch.tasks.job import TrainRequest, notify
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs
-from headwise.pytorch.training.loss import label_loss
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.text.files.split import parse_validation_size
 from headwise.text.files.tagged_texts import TaggedSentence, check_tags, count_tags, read_tagged

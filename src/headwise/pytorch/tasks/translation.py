@@ -13,7 +13,7 @@ from torch import nn
 from headwise.config.data import TranslationData
 from headwise.config.model import longest_sequence
 from headwise.config.settings import WITH_DECODER, RunConfig
-from headwise.core.extensions.extra_dropout import without_extra_dropout
+from headwise.core.batches import Stream
 from headwise.core.parameters import load_parameters, parameters_of
 from headwise.core.transformer import Transformer
 from headwise.evaluate.bleu import bleu_signature, corpus_scores
@@ -21,7 +21,6 @@ from headwise.evaluate.significance import paired_bootstrap
 from headwise.models.translation.translator import Translator
 from headwise.pytorch.architectures.registry import build_network
 from headwise.pytorch.checkpoint.tuned import SameLayout
-from headwise.pytorch.data.batch import Stream
 from headwise.pytorch.data.batching import PairBatches, unchanged_tokens, validation_batches
 from headwise.pytorch.data.directions import BothDirections, in_two_stages
 from headwise.pytorch.data.stream import BatchShare, Cursor, EndlessStream
@@ -51,6 +50,7 @@ from headwise.pytorch.tasks.pretrained import (
     vocabulary_row,
 )
 from headwise.pytorch.tasks.validation import FIRST, progress_bar, search_engine_of, validation_translations
+from headwise.pytorch.training.extra_dropout import without_extra_dropout
 from headwise.pytorch.training.step import Objective, nll_of, translation_objective
 from headwise.pytorch.training.validation import Outputs, Shard, ValidationSample, mean_over_shards
 from headwise.runtime.checkpoint.folder import Folder

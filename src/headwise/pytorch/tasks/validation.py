@@ -13,8 +13,8 @@ from tqdm import tqdm
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import EncoderDecoder, SearchEngine
-from headwise.core.compiled import native_available, pack_network
 from headwise.core.transformer import Transformer
+from headwise.pytorch.search.compiled import native_available, pack_network
 from headwise.pytorch.search.stepwise import TorchEngine
 from headwise.runtime.search.translator import TextTranslator, Translation
 from headwise.text.tokens.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.config.training import TrainConfig
-from headwise.pytorch.training.optimizer import Optimizer
+from headwise.core.optimizer import Optimizer
 
 
 def can_defer(device: torch.device, train: TrainConfig) -> bool:

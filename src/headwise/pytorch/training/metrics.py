@@ -10,9 +10,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from headwise.core.batches import Stream, TrainingBatch
 from headwise.errors import writing
 from headwise.evaluate.logs import TRAINING_LOG, VALIDATION_LOG, complete_lines
-from headwise.pytorch.data.batch import Stream, TrainingBatch
 
 SHOWN = {"perplexity": ".2f", "accuracy": ".1%", "mae": ".4f"}  # metrics shown on the terminal, if the task has them
 LONG = 1e6  # larger numbers are shown in scientific notation

@@ -21,13 +21,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headwise.core.attention import DotProduct, Kernel, MultiHeadAttention, NoRotation, merge_heads, split_heads
+from headwise.core.batches import PaddedBatch
 from headwise.core.embeddings import Embeddings
-from headwise.core.extensions.extra_dropout import DroppingKernel
 from headwise.core.extensions.rotary import Rotary
-from headwise.core.interventions import is_intervened
 from headwise.core.masks import Causal, Everywhere, PackedRows, Packing
 from headwise.core.transformer import EncoderOnly, Transformer
-from headwise.pytorch.data.batch import PaddedBatch
+from headwise.pytorch.search.changes import is_intervened
+from headwise.pytorch.training.extra_dropout import DroppingKernel
 from headwise.runtime.native.library import Inputs, multiplies_bfloat16, training_library
 from headwise.runtime.native.library import Packing as PackedShape
 from headwise.runtime.native.linear import LANES

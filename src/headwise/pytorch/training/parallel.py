@@ -22,8 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from headwise.core.batches import TrainingBatch
+from headwise.core.loss import Loss
 from headwise.errors import NonFiniteError, UserError, WriteError
-from headwise.pytorch.data.batch import TrainingBatch
 from headwise.pytorch.data.stream import BatchShare
 from headwise.pytorch.training.checkpoint import (
     CHECKPOINTS,
@@ -35,7 +36,6 @@ from headwise.pytorch.training.checkpoint import (
     remove_drafts,
     verify_checkpoint,
 )
-from headwise.pytorch.training.loss import Loss
 from headwise.pytorch.training.metrics import Clock, MetricsLog
 from headwise.pytorch.training.ranks import Ranks, own_rows, sum_gradients_hook
 from headwise.pytorch.training.saver import CheckpointSaver

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headwise.core.loss import Loss
 from headwise.pytorch.training.checkpoint import Checkpoint, CheckpointDraft, StoredTensors
-from headwise.pytorch.training.loss import Loss
 from headwise.pytorch.training.parallel import LossModule, ParallelTrainer, RankSaver, divide_gradients
 from headwise.pytorch.training.ranks import Ranks, device_mesh, full_tensor, own_rows
 from headwise.pytorch.training.validation import Outputs

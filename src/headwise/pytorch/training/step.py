@@ -13,9 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.config.training import TrainConfig
+from headwise.core.batches import Batch
+from headwise.core.loss import Loss, sequence_loss
 from headwise.core.masks import PackedRows
-from headwise.pytorch.data.batch import Batch
-from headwise.pytorch.training.loss import Loss, sequence_loss
 from headwise.pytorch.training.packed import attention_for, packed_states
 
 Objective = Callable[[Any], Loss]  # from a batch of some kind

@@ -21,9 +21,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from headwise.config.settings import RunConfig, meaningful
+from headwise.core.batches import Stream, TrainingBatch
+from headwise.core.optimizer import clip_gradients, gradient_norm, make_optimizer
 from headwise.core.parameters import count_parameters
+from headwise.core.schedule import is_nearly_constant, learning_rate, peak_learning_rate
 from headwise.errors import NonFiniteError, WriteError
-from headwise.pytorch.data.batch import Stream, TrainingBatch
 from headwise.pytorch.training.callbacks import Callback, Callbacks, TrainingStart
 from headwise.pytorch.training.checkpoint import (
     CHECKPOINTS,
@@ -36,9 +38,7 @@ from headwise.pytorch.training.checkpoint import (
 from headwise.pytorch.training.deferred import UpdateSums, can_defer, step_if_finite
 from headwise.pytorch.training.divergence import MAX_SKIPPED_IN_A_ROW, diverged_error, resources_error
 from headwise.pytorch.training.metrics import Clock, MetricsLog, Terminal
-from headwise.pytorch.training.optimizer import clip_gradients, gradient_norm, make_optimizer
 from headwise.pytorch.training.saver import CheckpointSaver
-from headwise.pytorch.training.schedule import is_nearly_constant, learning_rate, peak_learning_rate
 from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.utilisation import device_peak, operations_of
 from headwise.pytorch.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred, cost

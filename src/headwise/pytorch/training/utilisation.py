@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.pytorch.data.batch import Batch, TrainingBatch
+from headwise.core.batches import Batch, TrainingBatch
 
 # Dense bfloat16 products with float32 sums, in 10^12 operations per second, from NVIDIA's data sheets. Of several names
 # that are part of a device's name, the longest counts.

@@ -1,7 +1,7 @@
 """A Transformer of the compiled library from the arrays of a model folder, without a torch module.
 
-The axes (`config.network`) say everything that the arrays' shapes do not. `core/compiled.py` does the same for a
-torch module.
+The axes (`config.network`) say everything that the arrays' shapes do not. `pytorch/search/compiled.py` does the same
+for a torch module.
 """
 
 import math

@@ -122,7 +122,7 @@ class StoredNetwork:
         """Whether the compiled library supports it."""
         if self.parameters is not None:
             return True
-        from headwise.core.compiled import native_available
+        from headwise.pytorch.search.compiled import native_available
 
         return native_available(self._network)
 
@@ -131,7 +131,7 @@ class StoredNetwork:
         """The part of the network that the compiled library does not support; "" if it supports all."""
         if self.parameters:
             return ""
-        from headwise.core.compiled import unsupported_module
+        from headwise.pytorch.search.compiled import unsupported_module
 
         return unsupported_module(self._network)
 

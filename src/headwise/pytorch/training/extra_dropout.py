@@ -44,7 +44,7 @@ class DroppingKernel(nn.Module):
     """A kernel with dropout on attention weights.
 
     `add_dropout` wraps every kernel, even at rate 0. So faster implementations (`pytorch/training/packed.py`,
-    `core/compiled.py`) recognise a network that they do not support.
+    `pytorch/search/compiled.py`) recognise a network that they do not support.
     """
 
     def __init__(self, kernel: Kernel, p: float) -> None:

@@ -16,9 +16,9 @@ from torch import nn
 from headwise.core.attention import DotProduct, MultiHeadAttention
 from headwise.core.embeddings import Embeddings
 from headwise.core.feed_forward import ACTIVATIONS
-from headwise.core.interventions import hooked
 from headwise.core.kernels import Windowed
 from headwise.core.positions import LearnedPositions, NoPositions, PositionsWithoutPadding, sequential_positions
+from headwise.pytorch.search.changes import hooked
 from headwise.runtime.native.library import library
 from headwise.runtime.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
 from headwise.runtime.native.network import CompiledNetwork, Shape

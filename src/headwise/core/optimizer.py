@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.config.training import TrainConfig
+from headwise.core.extensions.muon import Muon
 from headwise.errors import UserError
-from headwise.pytorch.training.muon import Muon
 
 STATE = ("exp_avg", "exp_avg_sq", "step", "momentum_buffer")  # the state of a parameter in Adam and Muon
 

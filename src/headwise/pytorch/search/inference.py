@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from headwise.config.settings import INTEGERS
-from headwise.core.compiled import native_available, pack_network, unsupported_module
-from headwise.core.interventions import ModuleSnapshot, is_intervened
 from headwise.core.transformer import DecoderOnly, Transformer
 from headwise.errors import UserError
+from headwise.pytorch.search.changes import ModuleSnapshot, is_intervened
+from headwise.pytorch.search.compiled import native_available, pack_network, unsupported_module
 from headwise.runtime.native.library import absence
 
 AnyTransformer = Transformer | DecoderOnly
