@@ -21,6 +21,7 @@ PACKAGE = ROOT / "src" / "headwise"
 SPLITTERS = ("lab.study.machine",)  # /proc/cpuinfo; recorded figures depend on its source
 CONFIG_READERS = (
     "config.from_recipe",
+    "core.train",  # whose `step` is that of an optimizer
     *(f"pytorch.architectures.{name}" for name in ("build", "hf_layouts", "registry", "transformer")),
 )
 NETWORKS = ("core", "pytorch.architectures")
@@ -137,8 +138,8 @@ def hard_dependencies() -> frozenset[str]:
 
 
 def torch_free_core(module: str, source: str, _: bool = False) -> list[str]:
-    """`config` and `errors` need the standard library only, `core` torch and its shapes too."""
-    allowed = {"config": set(), "errors": set(), "core": {"torch", "jaxtyping"}}.get(top(module))
+    """`config` and `errors` need the standard library only, `core` torch, numpy and shapes too."""
+    allowed = {"config": set(), "errors": set(), "core": {"torch", "jaxtyping", "numpy"}}.get(top(module))
     if allowed is None:
         return []
     names = {top(name) for name in imports_of(module, ast.parse(source))}
@@ -218,7 +219,7 @@ BROKEN: list[tuple[Rule, str, str]] = [
     ),
     (optional_at_module_level, "text.files.corpus", "class A:\n    import datasets"),
     (torch_free_core, "config", "def late():\n    import torch"),
-    (torch_free_core, "core.layers", "import numpy as np"),
+    (torch_free_core, "core.layers", "import safetensors"),
     (unpickling, "pytorch.training.checkpoint", "def late():\n    import pickle"),
     (unpickling, "pytorch.training.checkpoint", "state = torch.load(path)"),
     (unpickling, "pytorch.checkpoint.published", "state = torch.load(path, weights_only=False)"),

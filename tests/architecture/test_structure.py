@@ -39,13 +39,19 @@ from headwise.pytorch.tasks.table import JOBS
 from headwise.runtime.checkpoint.read import LAYOUTS
 
 TREES = modules()
+
+
+def top(module: str) -> str:
+    return module.partition(".")[0]
+
+
 FOUND = imports(TREES, "headwise")
 NEEDING = needing_torch(TREES, FOUND)
 MOST_ROOT_MODULES = 7
 DOORS = {  # imports inside functions that keep torch out, by the modules that have them
     "runtime.checkpoint.pretrained_folder": {"pytorch.checkpoint.with_torch"},
     "runtime.checkpoint.read": {"pytorch.checkpoint.with_torch"},
-    "runtime.checkpoint.stored_network": {"pytorch.architectures.registry", "pytorch.search.stepwise", "core.compiled"},
+    "runtime.checkpoint.stored_network": {"pytorch.architectures.registry", "pytorch.search.stepwise", "pytorch.search.compiled"},
     "models.encoding.classifier": {"pytorch.models.classifier"},
     "models.encoding.encoder": {"pytorch.models.encoder"},
     "models.encoding.encoder_network": {"pytorch.checkpoint.adapters", "pytorch.search.encoder"},
@@ -88,6 +94,14 @@ def test_the_wall_stands() -> None:
     assert {name for name in importing_torch(TREES) if name.partition(".")[0] not in TORCH} == {"device"}
     assert [name for name in sorted(NEEDING) if name.partition(".")[0] in FREE] == []
     assert {"core.attention", "pytorch.models.model"} <= NEEDING and "models.encoding.encoder" not in NEEDING
+
+
+def test_the_core_stands_alone() -> None:
+    """It is read without the rest; of `runtime` it has the C library, which computes the same, and its tables."""
+    rooms = {one.imported.partition(".")[0] for one in FOUND if top(one.importer) == "core"} - {"core"}
+    assert rooms == {"config", "errors", "runtime", "text"}
+    of_runtime = {one.imported for one in FOUND if top(one.importer) == "core" and top(one.imported) == "runtime"}
+    assert of_runtime == {"runtime.native.library", "runtime.native.positions"}
 
 
 def test_imports_inside_functions_keep_torch_out() -> None:

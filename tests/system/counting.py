@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from headwise.config.settings import RunConfig
 from headwise.core.loss import Loss
+from headwise.core.train import Objective
 from headwise.models.model import Model
 from headwise.pytorch.data.labelled import LabelledBatch, collate_labelled
 from headwise.pytorch.tasks.classification import ClassificationJob, classification_job
 from headwise.pytorch.tasks.job import TrainRequest
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.runtime.checkpoint.folder import Folder
 

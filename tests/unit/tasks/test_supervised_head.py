@@ -12,12 +12,13 @@ from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, apply_settings, check
 from headwise.config.training import TrainConfig
 from headwise.core.batches import Batch, collate
+from headwise.core.train import Objective
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.inspect.recording import recording
 from headwise.pytorch.tasks.alignment import alignment_objective, first_head
-from headwise.pytorch.training.step import Objective, translation_objective
+from headwise.pytorch.training.step import translation_objective
 from headwise.text.files.alignment import corpus_links
 from headwise.text.files.columns import Column
 from headwise.text.files.corpus import Corpus

@@ -106,15 +106,19 @@ def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: f
     others = in_circles, SevenBatches(), lambda *given: None
     trainer = kind(network, config, objective, *others, folder, torch.device("cpu"), False)
     trainer.seen, trainer.waits = [], []
-    update = trainer._update
+    precision, updated, began = trainer.precision, trainer.updated, []
 
-    def recorded(given: list[Batch], clock: Any) -> None:
-        trainer.seen.append([sorted(batch.src.flatten().tolist()) for batch in given])
-        before = len(WAITS)
-        update(given, clock)
-        trainer.waits.append(WAITS[before:])
+    def first(run: Any) -> Any:
+        began.append(len(WAITS))
+        return precision(run)
 
-    trainer._update = recorded
+    def after(run: Any, batches: list[Batch]) -> None:
+        trainer.seen.append([sorted(batch.src.flatten().tolist()) for batch in batches])
+        trainer.waits.append(WAITS[began[0] :])
+        began.clear()
+        updated(run, batches)
+
+    trainer.precision, trainer.updated = first, after
     return trainer
 
 

@@ -508,7 +508,7 @@ def test_an_update_asks_nothing_of_the_device(
 ) -> None:
     """Fake tensors have shapes and no values, so they raise an error where a GPU would be waited for."""
     monkeypatch.setattr("headwise.pytorch.training.packed.runs_varlen", lambda *_: packed)
-    for module in ("pytorch.training.loss", "pytorch.training.packed", "core.dropout"):
+    for module in ("core.loss", "pytorch.training.packed", "core.dropout"):
         monkeypatch.setattr(f"headwise.{module}.training_library", lambda: None)  # it computes on CPUs only
     train = replace(TRAIN, label_smoothing=0.1, r_drop=r_drop, clip_norm=1.0)
     with FakeTensorMode() as mode:

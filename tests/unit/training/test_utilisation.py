@@ -43,8 +43,8 @@ class NoWaiting:
 @pytest.fixture(autouse=True)
 def _without_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch counts its own products only."""
-    for module in ("loss", "packed"):
-        monkeypatch.setattr(f"headwise.pytorch.training.{module}.training_library", lambda: None)
+    for module in ("core.loss", "pytorch.training.packed"):
+        monkeypatch.setattr(f"headwise.{module}.training_library", lambda: None)
 
 
 def counted(objective: Callable[[], Tensor]) -> int:

@@ -19,13 +19,14 @@ from headwise.config.training import TrainConfig
 from headwise.core.attention import scaled_dot_product_attention
 from headwise.core.batches import collate
 from headwise.core.build import build
+from headwise.core.train import Objective
 from headwise.pytorch.architectures.transformer import transformer_config
 from headwise.pytorch.data.labelled import LabelledBatch
 from headwise.pytorch.data.tagged import IGNORED
 from headwise.pytorch.tasks.classification import classification_objective
 from headwise.pytorch.training import packed
 from headwise.pytorch.training.packed import WIDEST, has_varlen, runs_varlen
-from headwise.pytorch.training.step import Objective, translation_objective
+from headwise.pytorch.training.step import translation_objective
 
 SIGNATURE = inspect.signature(varlen.varlen_attn)
 TRAIN = TrainConfig(label_smoothing=0.1)

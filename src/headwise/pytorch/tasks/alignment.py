@@ -24,10 +24,10 @@ from headwise.config.settings import RunConfig
 from headwise.core.attention import MultiHeadAttention, scaled_dot_product_attention
 from headwise.core.batches import Batch
 from headwise.core.loss import Loss
+from headwise.core.train import Objective
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.pytorch.tasks.job import TrainRequest
-from headwise.pytorch.training.step import Objective
 from headwise.text.files.alignment import corpus_links, words_of_tokens
 from headwise.text.files.columns import Column
 from headwise.text.files.corpus import Corpus

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.loss import Loss, at_least_float32
+from headwise.core.train import Objective
 from headwise.core.transformer import EncoderOnly
 from headwise.errors import UserError
 from headwise.evaluate.answers import answer_report
@@ -46,7 +47,6 @@ from headwise.pytorch.tasks.heads import (
 from headwise.pytorch.tasks.job import TrainRequest, notify
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs
 from headwise.pytorch.training.packed import forward_of
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.text.files.questions import Question, read_questions
 from headwise.text.files.split import parse_validation_size

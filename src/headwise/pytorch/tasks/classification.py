@@ -17,6 +17,7 @@ from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.loss import Loss, label_loss
+from headwise.core.train import Objective
 from headwise.core.transformer import EncoderOnly
 from headwise.errors import UserError
 from headwise.evaluate.baselines import INSTALL, Baseline, tfidf_labels
@@ -67,7 +68,6 @@ from headwise.pytorch.tasks.problems import (
     target_rows,
 )
 from headwise.pytorch.training.packed import forward_of
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.text.files.corpus import Corpus
 from headwise.text.files.file_checks import has_header

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 
 from headwise.config.training import TrainConfig
 from headwise.core.loss import Loss, sequence_loss
+from headwise.core.train import Objective
 from headwise.core.transformer import Transformer
 from headwise.pytorch.data.conditional_generation import NOT_PREDICTED, ConditionalBatch
 from headwise.pytorch.data.stream import BatchShare, EndlessStream
 from headwise.pytorch.tasks.job import Job
 from headwise.pytorch.tasks.validation import progress_bar
-from headwise.pytorch.training.step import Objective, projection
+from headwise.pytorch.training.step import projection
 from headwise.pytorch.training.validation import Outputs, Shard, ValidationSample, mean_over_shards
 
 

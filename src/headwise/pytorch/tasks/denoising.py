@@ -17,6 +17,7 @@ from torch import nn
 
 from headwise.config.model import longest_sequence
 from headwise.config.settings import SETTINGS, RunConfig, flatten
+from headwise.core.train import Objective
 from headwise.errors import UserError
 from headwise.families.registry import traits_of
 from headwise.models.translation.translator import Translator
@@ -37,7 +38,7 @@ from headwise.pytorch.tasks.parallel_text import prepare_both
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs, trainable_network
 from headwise.pytorch.tasks.translation import TranslationJob, completed, translator_rows
 from headwise.pytorch.training.extra_dropout import without_extra_dropout
-from headwise.pytorch.training.step import Objective, nll_of, translation_objective
+from headwise.pytorch.training.step import nll_of, translation_objective
 from headwise.pytorch.training.validation import Outputs, Shard, mean_over_shards
 from headwise.runtime.tokenizers.pretrained_tokenizer import pieces_of
 from headwise.runtime.tokenizers.vocabulary import Vocabulary, bare, fingerprint, marks_around

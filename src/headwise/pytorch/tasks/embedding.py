@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from headwise.config.settings import RunConfig
 from headwise.core.loss import Loss, at_least_float32
+from headwise.core.train import Objective
 from headwise.core.transformer import EncoderOnly
 from headwise.errors import UserError
 from headwise.evaluate.retrieval import retrieval_report
@@ -41,7 +42,6 @@ from headwise.pytorch.tasks.heads import ENCODERS, describe_run, network_with_he
 from headwise.pytorch.tasks.job import Job, TrainRequest, notify
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs
 from headwise.pytorch.training.packed import states_of
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.text.files.contrastive_texts import Texts, read_contrastive
 from headwise.text.files.split import parse_validation_size

@@ -17,6 +17,7 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.extensions.pooled import PooledEncoder
 from headwise.core.loss import Loss, squared_loss
+from headwise.core.train import Objective
 from headwise.errors import UserError
 from headwise.evaluate.baselines import AT_ONCE, MOST_WINDOWS, Baseline, evenly, linear_forecaster
 from headwise.pytorch.architectures.registry import build_pooled_network
@@ -24,7 +25,6 @@ from headwise.pytorch.data.stream import BatchShare, EndlessStream, batches_of_e
 from headwise.pytorch.data.time_series import Scaling, WindowBatch, Windows, read_table
 from headwise.pytorch.tasks.job import Job, TrainRequest, base_names, notify
 from headwise.pytorch.tasks.pretrained import TaskJobs
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard, mean_over_shards
 
 

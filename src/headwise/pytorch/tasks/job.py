@@ -12,11 +12,11 @@ from torch import nn
 
 from headwise.config.settings import RunConfig
 from headwise.core.batches import Stream
+from headwise.core.train import Objective
 from headwise.errors import UserError
 from headwise.evaluate.baselines import Baseline
 from headwise.pytorch.data.stream import BatchShare
 from headwise.pytorch.training.callbacks import Callback
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.runtime.checkpoint import trained
 from headwise.runtime.checkpoint.trained import TOKENIZER

@@ -23,6 +23,7 @@ from headwise.config.training import TrainConfig
 from headwise.core.build import build
 from headwise.core.heads import CappedLanguageHead
 from headwise.core.loss import Loss, at_least_float32, sequence_loss
+from headwise.core.train import Objective
 from headwise.core.transformer import DecoderOnly
 from headwise.errors import UserError
 from headwise.evaluate.baselines import ORDER, Baseline, ngram_loss
@@ -42,7 +43,7 @@ from headwise.pytorch.tasks.pretrained import (
     stack_rows,
     trainable_network,
 )
-from headwise.pytorch.training.step import Objective, projection
+from headwise.pytorch.training.step import projection
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.runtime.checkpoint.trained import RUN
 from headwise.text.files.documents import (

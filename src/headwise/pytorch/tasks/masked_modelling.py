@@ -18,6 +18,7 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.build import build
 from headwise.core.loss import Loss
+from headwise.core.train import Objective
 from headwise.core.transformer import EncoderOnly
 from headwise.errors import UserError
 from headwise.models.encoding.encoder import MaskedModel
@@ -39,7 +40,6 @@ from headwise.pytorch.tasks.language_modelling import (
     with_spooled_files,
 )
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs, trainable_network
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard, mean_over_shards
 from headwise.text.files.documents import DocumentTokenizer, document_tokenizer, train_document_tokenizer
 from headwise.text.files.lines import BLOCKS, LINES, choose_reading

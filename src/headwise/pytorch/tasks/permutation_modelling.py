@@ -18,6 +18,7 @@ from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.loss import Loss, at_least_float32
+from headwise.core.train import Objective
 from headwise.errors import UserError
 from headwise.models.language.language_model import XLNetModel
 from headwise.pytorch.architectures.xlnet import XLNet, XLNetShape, build_xlnet, partial_order_mask
@@ -35,7 +36,6 @@ from headwise.pytorch.tasks.language_modelling import (
 )
 from headwise.pytorch.tasks.masked_modelling import MaskedJob, check_block_room, tokenizer_with_template
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs, unfreeze, xlnet_model_settings, xlnet_rows
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.runtime.checkpoint.layout import CONFIG
 from headwise.runtime.tokenizers.vocabulary import SETTINGS, bare

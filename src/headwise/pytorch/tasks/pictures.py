@@ -18,6 +18,7 @@ from headwise.config.training import TrainConfig
 from headwise.core.build import build
 from headwise.core.extensions.fronts import PatchFront
 from headwise.core.loss import Loss, label_loss
+from headwise.core.train import Objective
 from headwise.evaluate.baselines import MOST_PICTURES, NEIGHBOURS, Baseline, evenly, nearest_labels
 from headwise.evaluate.classes import label_report
 from headwise.pytorch.architectures.hf_layouts import vit_config
@@ -49,7 +50,6 @@ from headwise.pytorch.tasks.heads import (
 )
 from headwise.pytorch.tasks.job import FolderLayout, Job, TrainRequest, base_names, notify
 from headwise.pytorch.tasks.pretrained import FineTuning, TaskJobs
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.runtime.checkpoint.trained import RUN
 from headwise.text.files.split import parse_validation_size

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.loss import Loss
+from headwise.core.train import Objective
 from headwise.errors import UserError
 from headwise.evaluate.classes import label_set_report
 from headwise.evaluate.numbers import regression_report
@@ -25,7 +26,6 @@ from headwise.models.model import Model
 from headwise.pytorch.data.labelled import LabelledBatch
 from headwise.pytorch.models.classifier import LOSSES, label_row
 from headwise.pytorch.training.packed import forward_of
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs
 from headwise.text.files.corpus import Corpus
 from headwise.text.files.labelled_texts import number_label, read_with, several_labels

@@ -25,6 +25,7 @@ from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
 from headwise.core.build import build
 from headwise.core.loss import Loss, at_least_float32
+from headwise.core.train import Objective
 from headwise.core.transformer import EncoderOnly
 from headwise.pytorch.architectures.electra import Electra
 from headwise.pytorch.architectures.hf_layouts import electra_configs
@@ -36,7 +37,6 @@ from headwise.pytorch.tasks.job import TrainRequest
 from headwise.pytorch.tasks.language_modelling import context_length, logits_loss, prepared_texts, with_spooled_files
 from headwise.pytorch.tasks.masked_modelling import MaskedJob, check_block_room, masking_for, tokenizer_with_template
 from headwise.pytorch.tasks.pretrained import TaskJobs
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.validation import Outputs, Shard, mean_over_shards
 from headwise.text.files.documents import document_tokenizer
 

@@ -14,6 +14,7 @@ from headwise.config.settings import RunConfig, apply_settings, check, load_reci
 from headwise.config.tasks import TASKS
 from headwise.core.batches import Stream
 from headwise.core.parameters import count_parameters, parameters_of
+from headwise.core.train import Progress
 from headwise.device import choose_device
 from headwise.errors import UserError
 from headwise.evaluate.baselines import Baseline
@@ -24,7 +25,7 @@ from headwise.pytorch.tasks.job import Job, MakeJob, TrainRequest, notify
 from headwise.pytorch.tasks.resuming import added_after, added_files, check_add, check_resumed, with_all_batches
 from headwise.pytorch.tasks.streamed_text import check_stream
 from headwise.pytorch.tasks.table import JOBS, fine_tuning_of
-from headwise.pytorch.training.trainer import Progress, Trainer
+from headwise.pytorch.training.trainer import Trainer
 from headwise.runtime.checkpoint.layout import is_family
 from headwise.runtime.checkpoint.model_card import compare_baseline, model_card
 from headwise.runtime.checkpoint.trained import CONFIG, read_run

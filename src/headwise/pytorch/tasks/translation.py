@@ -15,6 +15,7 @@ from headwise.config.model import longest_sequence
 from headwise.config.settings import WITH_DECODER, RunConfig
 from headwise.core.batches import Stream
 from headwise.core.parameters import load_parameters, parameters_of
+from headwise.core.train import Objective
 from headwise.core.transformer import Transformer
 from headwise.evaluate.bleu import bleu_signature, corpus_scores
 from headwise.evaluate.significance import paired_bootstrap
@@ -51,7 +52,7 @@ from headwise.pytorch.tasks.pretrained import (
 )
 from headwise.pytorch.tasks.validation import FIRST, progress_bar, search_engine_of, validation_translations
 from headwise.pytorch.training.extra_dropout import without_extra_dropout
-from headwise.pytorch.training.step import Objective, nll_of, translation_objective
+from headwise.pytorch.training.step import nll_of, translation_objective
 from headwise.pytorch.training.validation import Outputs, Shard, ValidationSample, mean_over_shards
 from headwise.runtime.checkpoint.folder import Folder
 from headwise.runtime.checkpoint.layout import is_family

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from headwise.core.batches import TrainingBatch
 from headwise.core.loss import Loss
+from headwise.core.train import Run
 from headwise.errors import NonFiniteError, UserError, WriteError
 from headwise.pytorch.data.stream import BatchShare
 from headwise.pytorch.training.checkpoint import (
@@ -36,7 +36,7 @@ from headwise.pytorch.training.checkpoint import (
     remove_drafts,
     verify_checkpoint,
 )
-from headwise.pytorch.training.metrics import Clock, MetricsLog
+from headwise.pytorch.training.metrics import MetricsLog
 from headwise.pytorch.training.ranks import Ranks, own_rows, sum_gradients_hook
 from headwise.pytorch.training.saver import CheckpointSaver
 from headwise.pytorch.training.trainer import Trainer
@@ -173,7 +173,7 @@ class ParallelTrainer(Trainer):
         self._warn: Callable[[str], None] = lambda message: None
         self._received = ""  # the signal that this process has received
         self._wrapped = False  # with DDP
-        self._n_batches = 0  # of this rank in this update; gradients are summed after the last one
+        self._n_batches = 0  # of this rank; gradients are summed after the last one of an update
 
     def run(self) -> str:
         """See `Trainer.run`."""
@@ -181,11 +181,11 @@ class ParallelTrainer(Trainer):
             self._seed_rank()
         return super().run()
 
-    def _gradient_norm(self) -> Tensor:
+    def gradient_norm(self, run: Run) -> Tensor:
         """The norm of summed gradients; those of the first update are summed here, later ones in the backward pass."""
         if not self._wrapped:
             self._wrap(self._sum_first_gradients())
-        return super()._gradient_norm()
+        return super().gradient_norm(run)
 
     def _sum_first_gradients(self) -> bool:
         """Sum the gradients; returns whether some parameter may have none on some rank."""
@@ -222,10 +222,6 @@ class ParallelTrainer(Trainer):
         self._n_batches += 1
         return self._n_batches % self.config.train.accumulate == 0
 
-    def _update(self, batches: list[TrainingBatch], clock: Clock) -> None:
-        self._n_batches = 0
-        super()._update(batches, clock)
-
     # Decisions of all ranks
 
     def _sum_over_ranks(self, sums: list[float], norm: float) -> tuple[list[float], float]:
@@ -234,7 +230,7 @@ class ParallelTrainer(Trainer):
         self._stop_on(terms, interrupts)
         return totals, math.sqrt(square) / totals[-1]
 
-    def _divisor(self, n_targets: int) -> int:
+    def divisor(self, n_targets: int) -> int:
         return 1  # the targets of all ranks are not known yet
 
     def _divide_gradients(self, norm: Tensor, n_targets: int) -> Tensor:
@@ -290,8 +286,8 @@ class ParallelTrainer(Trainer):
             raise ValidationDeferred
         return {name: interleave([share[name] for share, *_ in shares]) for name in shares[0][0]}
 
-    def _record(self, clock: Clock) -> dict[str, Any]:
-        record = super()._record(clock)
+    def _record(self) -> dict[str, Any]:
+        record = super()._record()
         sums = [name for name in ("tokens_per_second", "tflops") if name in record]
         means = [name for name in ("padding", "data_wait", "mfu") if name in record]
         own = [record[name] * record["seconds"] for name in sums] + [record[name] for name in means]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.core.loss import Loss
+from headwise.core.train import Run
 from headwise.pytorch.training.checkpoint import Checkpoint, CheckpointDraft, StoredTensors
 from headwise.pytorch.training.parallel import LossModule, ParallelTrainer, RankSaver, divide_gradients
 from headwise.pytorch.training.ranks import Ranks, device_mesh, full_tensor, own_rows
@@ -86,7 +87,7 @@ class ShardedTrainer(ParallelTrainer):
         # FSDP averages gradients (gloo cannot sum them): multiply the gradient by the number of ranks, not the value
         return Loss(objective + (self.ranks.size - 1) * (objective - objective.detach()), figures)
 
-    def _gradient_norm(self) -> Tensor:
+    def gradient_norm(self, run: Run) -> Tensor:
         """The norm of this rank's rows."""
         parts = [own_rows(p.grad) for p in self.model.parameters() if p.grad is not None]
         return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(parts)))

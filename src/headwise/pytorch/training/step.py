@@ -16,9 +16,9 @@ from headwise.config.training import TrainConfig
 from headwise.core.batches import Batch
 from headwise.core.loss import Loss, sequence_loss
 from headwise.core.masks import PackedRows
+from headwise.core.train import Objective
 from headwise.pytorch.training.packed import attention_for, packed_states
 
-Objective = Callable[[Any], Loss]  # from a batch of some kind
 StatesOf = Callable[[Tensor, Tensor, PackedRows, PackedRows], Tensor]  # with the signature of `real_states`
 
 

@@ -1,8 +1,7 @@
-"""The training loop (section 5).
+"""What surrounds the training loop of `core.train` in a run: logs, validation, checkpoints, signals, errors.
 
-Its state is the model's parameters, the optimizer's moments, `Progress` and the random state: together a checkpoint. On
-a CPU a resumed run is bit-identical to an uninterrupted one. The trainer minimises an objective, a function from a
-batch to its loss; it knows neither tasks nor architectures.
+The state of a run is the model's parameters, the optimizer's moments, `Progress` and the random state: together a
+checkpoint. On a CPU a resumed run is bit-identical to an uninterrupted one.
 """
 
 import math
@@ -10,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -22,9 +21,11 @@ from torch.utils.checkpoint import checkpoint
 
 from headwise.config.settings import RunConfig, meaningful
 from headwise.core.batches import Stream, TrainingBatch
-from headwise.core.optimizer import clip_gradients, gradient_norm, make_optimizer
+from headwise.core.loss import Loss
+from headwise.core.optimizer import clip_gradients, make_optimizer
 from headwise.core.parameters import count_parameters
 from headwise.core.schedule import is_nearly_constant, learning_rate, peak_learning_rate
+from headwise.core.train import Hooks, Objective, Progress, Run, Update, train
 from headwise.errors import NonFiniteError, WriteError
 from headwise.pytorch.training.callbacks import Callback, Callbacks, TrainingStart
 from headwise.pytorch.training.checkpoint import (
@@ -39,49 +40,10 @@ from headwise.pytorch.training.deferred import UpdateSums, can_defer, step_if_fi
 from headwise.pytorch.training.divergence import MAX_SKIPPED_IN_A_ROW, diverged_error, resources_error
 from headwise.pytorch.training.metrics import Clock, MetricsLog, Terminal
 from headwise.pytorch.training.saver import CheckpointSaver
-from headwise.pytorch.training.step import Objective
 from headwise.pytorch.training.utilisation import device_peak, operations_of
 from headwise.pytorch.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred, cost
 
 Export = Callable[[Mapping[str, Tensor], Mapping[str, float], str], None]
-
-
-@dataclass
-class Progress:
-    """Counters of a run, as in a checkpoint's `state.json`."""
-
-    step: int = 0
-    data: dict[str, Any] = field(default_factory=dict)  # position of the stream
-    objective: float = 0.0  # sums since the last logged line
-    figures: dict[str, float] = field(default_factory=dict)  # sums of `Loss.figures` since then
-    targets: int = 0
-    gradient_norm: float = 0.0  # of the last update with a finite one, before clipping
-    skipped: int = 0  # updates skipped for a loss or gradient that was not finite
-    skipped_in_a_row: int = 0
-    best: float | None = None  # best validation metric, lower is better
-    best_loss: float = 0.0  # its loss, which breaks ties
-    validations_since_best: int = 0
-    validation_due: bool = False  # the validation of this step was interrupted by a signal
-    kept: str = ""  # which model the folder has, such as "step 450"
-    kept_figures: dict[str, float] = field(default_factory=dict)  # its validation metrics
-    elapsed: float = 0.0  # seconds of training including validation, over all sessions
-
-    @property
-    def is_validated(self) -> bool:
-        return self.best is not None or self.validations_since_best > 0
-
-    def add(self, objective: float, figures: Mapping[str, float], n_targets: int, norm: float) -> None:
-        """Count an update that was not skipped."""
-        self.skipped_in_a_row = 0
-        self.gradient_norm = norm
-        self.objective += objective
-        self.targets += n_targets
-        for name, figure in figures.items():
-            self.figures[name] = self.figures.get(name, 0.0) + figure
-
-    def restart_interval(self) -> None:
-        """Forget the sums, which are logged."""
-        self.objective, self.figures, self.targets = 0.0, {}, 0
 
 
 def with_other_batches(position: Mapping[str, Any], factor: float) -> dict[str, Any]:
@@ -101,7 +63,7 @@ def with_other_batches(position: Mapping[str, Any], factor: float) -> dict[str, 
     return {name: round(value * counts.get(name, factor)) for name, value in position.items()}
 
 
-class Trainer:
+class Trainer(Hooks):
     """Trains `model`, which is on `device`, until the last step, patience or a signal ends the run.
 
     Args:
@@ -148,7 +110,8 @@ class Trainer:
         self._stop_signal = ""
         self._validating = False
         self._shard = Shard()  # of the validation items
-        self.batches: list[TrainingBatch] = []  # of the latest update
+        self._run: Run | None = None
+        self._stopped = False
         self._show = show
         self._baseline, self._compared = baseline, compared
         self._callbacks = Callbacks(callbacks, device)
@@ -156,7 +119,7 @@ class Trainer:
 
     def run(self) -> str:
         """Train from `progress` on; returns "finished", "patience" or the name of the signal that ended the run."""
-        log = self._open_log()
+        self._log = self._open_log()
         stream = self._open_stream(self.progress.data or None)
         self.terminal = Terminal(self.config.train.max_steps, self.progress.step, self._show)
         reason = "error"
@@ -164,9 +127,9 @@ class Trainer:
             try:
                 self._callbacks.start(self._start())
                 self._began = time.monotonic() - self.progress.elapsed
-                reason = self._loop(stream, log)
+                reason = self._loop(stream)
                 if not self._stop_signal:
-                    reason = self._finish(log) or reason
+                    reason = self._finish() or reason
             except (torch.OutOfMemoryError, MemoryError, RuntimeError, WriteError) as error:
                 raise self._as_user_error(error) from error
             finally:
@@ -178,74 +141,81 @@ class Trainer:
     def _start(self) -> TrainingStart:
         return TrainingStart(self.folder, meaningful(self.config), count_parameters(self.model), self.progress.step)
 
-    def _loop(self, stream: Stream, log: MetricsLog) -> str:
-        train, progress = self.config.train, self.progress
-        batches = iter(stream)
-        padded = train.batching != "random" or self.device.type != "cpu"  # see `pytorch.data.batching`
+    def _loop(self, stream: Stream) -> str:
+        config, progress = self.config.train, self.progress
+        self._stream, self._first = stream, progress.step + 1
+        padded = config.batching != "random" or self.device.type != "cpu"  # see `pytorch.data.batching`
         peak = device_peak(self.device) if self._in_half() else None
-        clock, first = Clock(stream, padded, operations_of(self.model), peak), progress.step + 1
-        if progress.step >= train.max_steps and not progress.is_validated:  # resumed with fewer steps
+        self._clock = Clock(stream, padded, operations_of(self.model), peak)
+        if progress.step >= config.max_steps and not progress.is_validated:  # resumed with fewer steps
             progress.validation_due = True
-        while progress.validation_due or (progress.step < train.max_steps and not self._out_of_patience()):
-            if not progress.validation_due:
-                self.batches = [next(batches) for _ in range(train.accumulate)]
-                self._update(self.batches, clock)
-                if self.saver.is_written() and not self._skipping():  # an update has shown that it is good
-                    self.saver.finish()
-                progress.data = stream.state()
-                self.terminal.step()
-                if progress.step % train.log_every == 0:
-                    self._log(log, clock)
-                elif progress.step == first:  # an early estimate of the remaining time
-                    self.terminal.interval(self._record(clock))
-                validates = progress.step % train.validate_every == 0 or progress.step == train.max_steps
-                progress.validation_due = validates
-            if progress.validation_due and not self._stop_signal:
-                self._validate(log)
-            stops = bool(self._stop_signal) and (progress.validation_due or not self._skipping())
-            last = self._out_of_patience() or progress.step == train.max_steps or stops
-            if stops and not progress.is_validated:
-                self._keep_unvalidated()
-            if (last or progress.step % train.checkpoint_every == 0) and not self._skipping():
-                self._save()
-            if last:
-                self.saver.finish()
-            if stops:
-                break
-        return self._stop_signal or ("patience" if progress.step < train.max_steps else "finished")
 
-    def _out_of_patience(self) -> bool:
-        return 0 < self.config.train.patience <= self.progress.validations_since_best
+        def objective(batch: Any) -> Loss:  # which may be another one after the first update
+            return self._objective(batch)
 
-    def _update(self, batches: list[TrainingBatch], clock: Clock) -> None:
-        """One update from the accumulated gradients of `batches`, if they are finite."""
-        train, progress = self.config.train, self.progress
-        n_targets = sum(batch.n_targets for batch in batches)
-        self.model.train()
-        self.model.zero_grad(set_to_none=True)
-        parts: list[Tensor] = []
-        names: list[str] = []
-        for batch in batches:
-            with self._autocast():
-                loss = self._objective(batch.to(self.device))
-            (loss.objective / self._divisor(n_targets)).backward()
-            names = list(loss.figures)
-            parts.append(torch.stack([loss.objective.detach(), *loss.figures.values()]))
-        clock.count(batches)
-        progress.step += 1
-        norm, rate = self._gradient_norm(), learning_rate(progress.step, self._peak, train)
-        own = torch.stack(parts).double().sum(0)
-        sums = UpdateSums(torch.cat([own, norm.double()[None]]), names, progress.step, n_targets)
+        self._run = Run(self.model, objective, self.optimizer, iter(stream), config, self._peak, self.device, progress)
+        train(self._run, self)
+        return self._stop_signal or ("patience" if progress.step < config.max_steps else "finished")
+
+    # The hooks of the loop
+
+    def precision(self, run: Run) -> AbstractContextManager[Any]:
+        """Mixed precision, if the run has it."""
+        return self._autocast()
+
+    def step(self, run: Run, update: Update) -> None:
+        """Change the parameters if all numbers are finite; on a GPU without waiting for the numbers."""
+        sums = UpdateSums(
+            torch.cat([update.sums, update.norm.double()[None]]), update.figures, run.progress.step, update.n_targets
+        )
         if self._defers:
-            step_if_finite(self.optimizer, own[0], norm, rate, train.clip_norm)
+            step_if_finite(self.optimizer, update.sums[0], update.norm, update.rate, run.config.clip_norm)
             self._count_deferred()
             self._deferred = sums
         elif self._count(sums):
-            norm = self._divide_gradients(norm, sums.n_targets)
-            if train.clip_norm:
-                clip_gradients(self.model, norm, train.clip_norm)
-            self.optimizer.step(rate)
+            norm = self._divide_gradients(update.norm, sums.n_targets)
+            if run.config.clip_norm:
+                clip_gradients(self.model, norm, run.config.clip_norm)
+            self.optimizer.step(update.rate)
             self._advance_average()
+
+    def updated(self, run: Run, batches: Sequence[TrainingBatch]) -> None:
+        """Name a checkpoint that is written, and show the progress."""
+        self._clock.count(batches)
+        if self.saver.is_written() and not self._skipping():  # an update has shown that it is good
+            self.saver.finish()
+        self.progress.data = self._stream.state()
+        self.terminal.step()
+        if self.progress.step == self._first and self.progress.step % run.config.log_every:
+            self.terminal.interval(self._record())  # an early estimate of the remaining time
+
+    def log(self, run: Run) -> None:
+        """Write and show the interval."""
+        record = self._record()
+        self.progress.restart_interval()
+        self._clock.restart()
+        self._log.training(record)
+        self.terminal.interval(record)
+        self._callbacks.log(record)
+
+    def validate(self, run: Run) -> None:
+        """Validate, unless a signal has come; the resumed run then does so."""
+        if not self._stop_signal:
+            self._validate()
+
+    def stops(self, run: Run) -> bool:
+        """Whether a signal ends the run here; not after an update that was skipped."""
+        self._stopped = bool(self._stop_signal) and (self.progress.validation_due or not self._skipping())
+        return self._stopped
+
+    def save(self, run: Run, last: bool) -> None:
+        """Start writing a checkpoint; the last one is complete afterwards."""
+        if self._stopped and not self.progress.is_validated:
+            self._keep_unvalidated()
+        if not self._skipping():
+            self._save()
+        if last:
+            self.saver.finish()
 
     def _count_deferred(self) -> None:
         """Count the latest update, if that is still to be done."""
@@ -268,16 +238,9 @@ class Trainer:
         """Sums over all processes that train this model, and the norm of their gradients; here it is only one."""
         return sums, norm
 
-    def _divisor(self, n_targets: int) -> int:
-        """The divisor of the objective of a batch; `n_targets` are those of this process."""
-        return n_targets
-
     def _divide_gradients(self, norm: Tensor, n_targets: int) -> Tensor:
         """Divide gradients by what the objectives were not divided by, here nothing; returns their norm."""
         return norm
-
-    def _gradient_norm(self) -> Tensor:
-        return gradient_norm(self.model)
 
     def _advance_average(self) -> None:
         if decay := self.config.train.ema:
@@ -286,8 +249,7 @@ class Trainer:
 
     def _skip(self, step: int, objective: float) -> None:
         progress = self.progress
-        progress.skipped += 1
-        progress.skipped_in_a_row += 1
+        progress.skip()
         if progress.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             what = "gradient" if math.isfinite(objective) else "loss"
             raise self._diverged(step, f"the {what} has not been finite for {MAX_SKIPPED_IN_A_ROW} updates")
@@ -305,15 +267,7 @@ class Trainer:
     def _open_log(self) -> MetricsLog:
         return MetricsLog(self.folder, self.progress.step)
 
-    def _log(self, log: MetricsLog, clock: Clock) -> None:
-        record = self._record(clock)
-        self.progress.restart_interval()
-        clock.restart()
-        log.training(record)
-        self.terminal.interval(record)
-        self._callbacks.log(record)
-
-    def _record(self, clock: Clock) -> dict[str, Any]:
+    def _record(self) -> dict[str, Any]:
         """The log record of the interval."""
         self._count_deferred()
         train, progress = self.config.train, self.progress
@@ -329,16 +283,16 @@ class Trainer:
             "gradient_norm": progress.gradient_norm if targets else None,
             "epoch": progress.data["epoch"],
             "skipped": progress.skipped,
-            **clock.figures(train.max_steps - progress.step),
+            **self._clock.figures(train.max_steps - progress.step),
             "elapsed": self._elapsed(),
         }
 
-    def _validate(self, log: MetricsLog) -> None:
+    def _validate(self) -> None:
         """Validate; after a signal, leave it to the resumed run."""
         progress = self.progress
         try:
             with self._moving_average():
-                better = self._evaluate_candidate(log, f"step {progress.step}")
+                better = self._evaluate_candidate(f"step {progress.step}")
         except ValidationDeferred:
             return
         except NonFiniteError as error:
@@ -348,7 +302,7 @@ class Trainer:
         progress.validation_due = False
         progress.validations_since_best = 0 if better else progress.validations_since_best + 1
 
-    def _finish(self, log: MetricsLog) -> str:
+    def _finish(self) -> str:
         """Section 6.1: evaluate the average of the last checkpoints, unless there is a moving average.
 
         The rate must be nearly constant: while it falls, models improve, and their average is worse than the last.
@@ -366,7 +320,7 @@ class Trainer:
             return ""
         _copy(mean, self._parameters())
         try:
-            self._evaluate_candidate(log, f"average of {len(paths)} checkpoints, {paths[0].name} to {paths[-1].name}")
+            self._evaluate_candidate(f"average of {len(paths)} checkpoints, {paths[0].name} to {paths[-1].name}")
         except ValidationDeferred:
             return self._stop_signal
         return ""
@@ -375,7 +329,7 @@ class Trainer:
         stored = self.saver.load(checkpoint).model
         return {name: self.saver.own_part(stored, name, own) for name, own in self._parameters().items()}
 
-    def _evaluate_candidate(self, log: MetricsLog, what: str) -> bool:
+    def _evaluate_candidate(self, what: str) -> bool:
         """Validate the current model and export it if it is the best so far."""
         progress, metric = self.progress, self.config.train.best_metric
         started = time.monotonic()
@@ -398,7 +352,7 @@ class Trainer:
         times = {"seconds": round(time.monotonic() - started, 3), "elapsed": self._elapsed()}
         record = {"step": progress.step, "what": what, **figures, "best": better, **times}
         record |= {"sample": sample._asdict()} if sample else {}
-        log.validation(record)
+        self._log.validation(record)
         shown = ", ".join(f"{name} {figure:.4g}" for name, figure in figures.items())
         self.terminal.say(f"{what}: validation {shown}{f' ({verdict})' if verdict else ''}")
         if self._compared:
@@ -544,7 +498,8 @@ class Trainer:
 
     def _as_user_error(self, error: BaseException) -> BaseException:
         """A `UserError` for exhausted memory or a full disk, or `error` itself."""
-        where = f"on a batch of {self.batches[-1].extent}" if self.batches else "in a validation"
+        latest = self._run.latest if self._run else ()
+        where = f"on a batch of {latest[-1].extent}" if latest else "in a validation"
         what = f"step {self.progress.step + 1}: out of memory {where}"
         checkpoints = checkpoint_paths(self.folder / CHECKPOINTS)
         return resources_error(error, what, self.config.train.tokens_per_batch, checkpoints) or error
