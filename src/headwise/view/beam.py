@@ -9,8 +9,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from headwise.contract import Continuation, Hypothesis, SpecialIds
-from headwise.runtime.search.length_penalty import penalty_of
+from headwise.contract import Continuation, Hypothesis, SpecialIds, penalty_of
 from headwise.runtime.search.request import search_options
 from headwise.text.tokens.pair_tokenizer import PairTokenizer
 from headwise.view.pair import PairTranslator, output_ids, with_forced

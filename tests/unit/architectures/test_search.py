@@ -11,13 +11,12 @@ import torch
 from torch_readers import score_pairs_with_torch
 
 from headwise.config.settings import SearchSettings
-from headwise.contract import EncoderDecoder, SpecialIds
+from headwise.contract import EncoderDecoder, SpecialIds, length_penalty
 from headwise.errors import UserError
 from headwise.pytorch.architectures.registry import Network, decoding_variants
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.search.candidates import CandidateTable
 from headwise.runtime.search.engine import begin, decode_tokens, greedy_steps
-from headwise.runtime.search.length_penalty import length_penalty
 from headwise.runtime.search.request import SearchRequest
 
 VOCAB, EOS = 11, 2

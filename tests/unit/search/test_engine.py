@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
-from headwise.contract import NEVER, Hypothesis, SpecialIds
+from headwise.contract import NEVER, Hypothesis, SpecialIds, length_penalty
 from headwise.errors import UserError
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.search.engine import decode_tokens
-from headwise.runtime.search.length_penalty import length_penalty
 from headwise.runtime.search.request import SearchRequest, TooLarge, batches, bounds, random_stream
 
 VOCAB = 10

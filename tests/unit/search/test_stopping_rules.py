@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from headwise.contract import length_penalty
 from headwise.pytorch.search.stopping_rules import ExactStopping, HuggingFaceStopping
-from headwise.runtime.search.length_penalty import length_penalty
 
 LIVE, NONE = torch.tensor([[-4.0, -6.0]]), -torch.inf
 

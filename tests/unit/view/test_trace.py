@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch_readers import read_pair_tensors, trace_with_torch
 
+from headwise.contract import length_penalty
 from headwise.errors import UserError
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.search.candidates import CandidateTable
-from headwise.runtime.search.length_penalty import length_penalty
 from headwise.runtime.search.translator import TextTranslator
 from headwise.view.record import BeamNode, Candidate, Trace
 

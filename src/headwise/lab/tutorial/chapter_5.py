@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from headwise.contract import length_penalty, power_penalty
 from headwise.lab.tutorial.exercises import Exercise, agrees
-from headwise.runtime.search.length_penalty import length_penalty, power_penalty
 
 TOKENS = 100
 EVERY_STEP = TOKENS * (TOKENS + 1) // 2

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Float32, Int, Int64
 from torch import Tensor
 
-from headwise.runtime.search.candidates import BLOCK
+from headwise.contract import BLOCK
 
 
 def best(

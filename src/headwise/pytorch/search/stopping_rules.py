@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
-from headwise.contract import SearchOptions
-from headwise.runtime.search.length_penalty import length_penalty, power_penalty
+from headwise.contract import SearchOptions, length_penalty, power_penalty
 
 
 @runtime_checkable
