@@ -69,7 +69,7 @@ class SpecialIds:
 
 @dataclass(frozen=True)
 class TimestampRules:
-    """Constraints on the timestamps of Whisper; see `pytorch.search.timestamps`."""
+    """Constraints on the timestamps of Whisper; see `core.extensions.timestamps`."""
 
     first: int  # id of 0.00 s; all ids from here on are timestamps
     never: int  # id of <|notimestamps|>, which is not generated

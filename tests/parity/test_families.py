@@ -25,14 +25,14 @@ import headwise
 from headwise.cli import main
 from headwise.contract import SearchOptions
 from headwise.core.build import build_empty
+from headwise.core.constraints import FREE, Limits
+from headwise.core.search import beam_search
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.families.registry import FAMILIES
 from headwise.families.table import entries
 from headwise.models.model import Model
 from headwise.pytorch.checkpoint.write import write_checkpoint
 from headwise.pytorch.inspect.recording import attentions, recording
-from headwise.pytorch.search.constraints import FREE, Limits
-from headwise.pytorch.search.search import beam_search
 from headwise.pytorch.search.stepwise import step_of
 
 with warnings.catch_warnings():

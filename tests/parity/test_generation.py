@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy
 
 import headwise
 from headwise.contract import NEVER, SearchOptions, SpecialIds, SpeechNetwork
+from headwise.core.extensions.sampling import sample_token, stream_uniforms
 from headwise.models.encoding.embed import embed, unit
 from headwise.models.encoding.fill import predict_masks
 from headwise.models.language.language_model import LibraryText
@@ -30,7 +31,6 @@ from headwise.pytorch.models.language_model import TorchText
 from headwise.pytorch.models.speech import TorchSpeech
 from headwise.pytorch.search.compiled import pack_network
 from headwise.pytorch.search.encoder import TorchEncoder
-from headwise.pytorch.search.sampling import sample_token, stream_uniforms
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.checkpoint.generation_config import DEFAULTS, GenerationConfig
 from headwise.runtime.native.library import library

@@ -1,6 +1,6 @@
 """Beam search as a tree: every continuation that the search ranked, and its fate.
 
-The search is the ordinary one with an observer, so its result is that of `translate`. See `pytorch/search/search.py`
+The search is the ordinary one with an observer, so its result is that of `translate`. See `core/search.py`
 for the search and `trace` for the predictions at each position.
 """
 

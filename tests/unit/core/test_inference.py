@@ -9,11 +9,11 @@ from torch import Tensor
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchOptions
+from headwise.core.constraints import Limits
+from headwise.core.search import allowed_log_probs
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
-from headwise.pytorch.search.constraints import Limits
 from headwise.pytorch.search.inference import PrecisionVariants, prepare_for_inference
-from headwise.pytorch.search.search import allowed_log_probs
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.native.library import library
 from headwise.runtime.native.network import CompiledNetwork

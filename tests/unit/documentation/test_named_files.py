@@ -14,7 +14,7 @@ def named_files(text: str) -> set[str]:
     """The paths in code spans.
 
     >>> sorted(named_files("`core/norms.py`, `core/batches.py`: `Batch`, `python tests/a.py`, `config.json`"))
-    ['core/norms.py', 'core/batches.py', 'tests/a.py']
+    ['core/batches.py', 'core/norms.py', 'tests/a.py']
     """
     return set(FILE.findall(text))
 

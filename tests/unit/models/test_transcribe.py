@@ -7,6 +7,7 @@ import torch
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
+from headwise.core.extensions.timestamps import constrain_timestamps
 from headwise.errors import UserError
 from headwise.models.speech.transcribe import (
     WhisperTokens,
@@ -15,7 +16,6 @@ from headwise.models.speech.transcribe import (
     whisper_tokens,
     windows,
 )
-from headwise.pytorch.search.timestamps import constrain_timestamps
 from headwise.runtime.checkpoint.generation_config import GenerationConfig
 from headwise.runtime.tokenizers.vocabulary import Vocabulary
 

@@ -1,4 +1,4 @@
-"""The library's search compared with `pytorch.search.search` on the library's steps, and on the torch model."""
+"""The library's search compared with `core.search` on the library's steps, and on the torch model."""
 
 import copy
 from collections.abc import Callable, Iterator, Sequence

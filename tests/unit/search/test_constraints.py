@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwise.pytorch.search.constraints import (
+from headwise.core.constraints import (
     FREE,
     Limits,
     ban_repeated_ngrams,

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from headwise.contract import SearchOptions, length_penalty
+from headwise.core.search import beam_search
 from headwise.pytorch.search.phrases import met, phrase_search, progress, shares
-from headwise.pytorch.search.search import beam_search
 from headwise.runtime.search.request import padded
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headwise.contract import SearchOptions
-from headwise.pytorch.search.sampling import (
+from headwise.core.extensions.sampling import (
     invert_cdf,
     keep_top_k,
     keep_top_p,

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from headwise.contract import Hypothesis, SearchOptions, length_penalty
-from headwise.pytorch.search.sampling import sample
-from headwise.pytorch.search.search import beam_search, greedy
+from headwise.core.extensions.sampling import sample
+from headwise.core.search import beam_search, greedy
 
 BOS, EOS = 0, 1  # the tokens 2, 3, ... are words
 PLAIN = SearchOptions(bos_id=BOS, eos_id=EOS, suppressed=(BOS,))

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from headwise.contract import SearchOptions
+from headwise.core.constraints import Limits
+from headwise.core.search import greedy
 from headwise.lab.tutorial import check
 from headwise.lab.tutorial.chapter_5 import ALPHA, LOG_PROBS
-from headwise.pytorch.search.constraints import Limits
-from headwise.pytorch.search.search import greedy
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,14 @@ from typing import Any
 from headwise.lab.study.claim import Claim
 
 PACKAGE = "headwise."
-FOLLOWED = (*("lab.study.", "core.", "config.network", "config.from_recipe", "pytorch.architectures."),)
+FOLLOWED = ("lab.study.", "core.", "config.network", "config.from_recipe", "pytorch.architectures.")
+OTHERS = tuple(  # data, trainer and decoding
+    f"core.{name}"
+    for name in (
+        *("batches", "constraints", "loss", "ranking", "search", "stopping_rules", "train"),
+        *("extensions.muon", "extensions.sampling", "extensions.timestamps"),
+    )
+)
 
 Symbol = tuple[str, str]  # module without the package's name, name at its top level
 
@@ -42,12 +49,16 @@ def definitions(start: Symbol) -> dict[Symbol, str]:
     waiting = [start]
     while waiting:
         module, name = symbol = _origin(waiting.pop())
-        if symbol in found or not module.startswith(FOLLOWED):
+        if symbol in found or not _is_followed(module):
             continue
         statements = _top_level(module).get(name, [])
         found[symbol] = "\n".join(_dump(statement) for statement in statements)
         waiting += [(module, used) for statement in statements for used in _names(statement)]
     return {symbol: text for symbol, text in found.items() if text}
+
+
+def _is_followed(module: str) -> bool:
+    return module.startswith(FOLLOWED) and module not in OTHERS
 
 
 def _dump(node: Any) -> str:
@@ -64,7 +75,7 @@ def _dump(node: Any) -> str:
 def _origin(symbol: Symbol) -> Symbol:
     """Where a name that a module imports is defined; the same symbol if it is not imported from the package."""
     seen: set[Symbol] = set()
-    while symbol not in seen and symbol[0].startswith(FOLLOWED) and symbol[1] in _imported(symbol[0]):
+    while symbol not in seen and _is_followed(symbol[0]) and symbol[1] in _imported(symbol[0]):
         seen.add(symbol)
         symbol = _imported(symbol[0])[symbol[1]]
     return symbol

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.core.ranking import best
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.pytorch.inspect.pair_tensors import InspectedInput
 from headwise.pytorch.inspect.recording import outputs
-from headwise.pytorch.search.ranking import best
 from headwise.pytorch.search.stepwise import evaluating
 from headwise.view.record import Candidate, Position, Trace
 from headwise.view.trace import check_top

@@ -21,6 +21,7 @@ from headwise.core.heads import CappedLanguageHead, LanguageHead, MaskedLanguage
 from headwise.core.layers import ParallelLayer, SandwichSublayer
 from headwise.core.masks import Everywhere
 from headwise.core.positions import LearnedPositions, NoPositions, sinusoids
+from headwise.core.ranking import best
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.errors import UserError
 from headwise.pytorch.inspect.pair_tensors import InspectedInput, with_tensors
@@ -28,7 +29,6 @@ from headwise.pytorch.inspect.recording import passing
 from headwise.pytorch.inspect.walk_attention import attention_steps
 from headwise.pytorch.inspect.walk_steps import Steps, activation_name, bias_of, is_norm
 from headwise.pytorch.search.changes import interventions_of
-from headwise.pytorch.search.ranking import best
 from headwise.pytorch.search.stepwise import evaluating
 from headwise.view.pair import PairTranslator, read_pair
 from headwise.view.record import StackFigure, WalkRecord, WalkStep

@@ -22,9 +22,9 @@ from headwise.core.extensions.relative import RelativeBias
 from headwise.core.kernels import Capped
 from headwise.core.masks import Causal
 from headwise.core.positions import LearnedPositions
+from headwise.core.search import Step
 from headwise.core.transformer import DecoderOnly, Transformer
 from headwise.pytorch.search.changes import hooked
-from headwise.pytorch.search.search import Step
 
 SWITCH = "HEADWISE_CAPTURE"  # in the environment: 0 switches captured steps off
 TOLERANCE = 0.1  # of logits that are computed twice: wrong memory gives others, rounding of float16 does not

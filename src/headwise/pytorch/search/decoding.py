@@ -14,10 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.contract import Hypothesis, SearchOptions
+from headwise.core.constraints import Limits
+from headwise.core.extensions.sampling import sample
+from headwise.core.search import Step, beam_search
 from headwise.models.language.limits import output_bounds
-from headwise.pytorch.search.constraints import Limits
-from headwise.pytorch.search.sampling import sample
-from headwise.pytorch.search.search import Step, beam_search
 from headwise.pytorch.search.stepwise import stream_tokens
 from headwise.runtime.checkpoint.generation_config import GenerationConfig
 from headwise.runtime.search.request import Bounds, non_finite_error

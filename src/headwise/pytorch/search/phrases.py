@@ -17,9 +17,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from headwise.contract import FREE, Hypothesis, SearchOptions
-from headwise.pytorch.search.constraints import Limits
-from headwise.pytorch.search.ranking import highest
-from headwise.pytorch.search.search import (
+from headwise.core.constraints import Limits
+from headwise.core.ranking import highest
+from headwise.core.search import (
     BeamState,
     Cache,
     Continuations,

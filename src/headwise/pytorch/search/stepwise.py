@@ -23,12 +23,10 @@ from headwise.contract import (
     SearchEngine,
     SearchOptions,
 )
-from headwise.pytorch.search.captured import captured_steps
-from headwise.pytorch.search.constraints import Limits
-from headwise.pytorch.search.phrases import phrase_search
-from headwise.pytorch.search.ranking import highest
-from headwise.pytorch.search.sampling import sample, sample_token, stream_uniforms
-from headwise.pytorch.search.search import (
+from headwise.core.constraints import Limits
+from headwise.core.extensions.sampling import sample, sample_token, stream_uniforms
+from headwise.core.ranking import highest
+from headwise.core.search import (
     Cache,
     Continuations,
     Step,
@@ -39,7 +37,9 @@ from headwise.pytorch.search.search import (
     hypothesis_of,
     next_log_probs,
 )
-from headwise.pytorch.search.stopping_rules import stopping_rule
+from headwise.core.stopping_rules import stopping_rule
+from headwise.pytorch.search.captured import captured_steps
+from headwise.pytorch.search.phrases import phrase_search
 from headwise.runtime.search.candidates import Candidates
 from headwise.runtime.search.request import Bounds, non_finite_error
 from headwise.runtime.search.speculative import cannot_truncate

@@ -96,7 +96,7 @@ static int is_time(const Search *s, const float *logits) {
     return most + logarithm(exponential_sum(logits + first, count, most)) > maximum(logits, first);
 }
 
-/* The constraints on timestamps, see pytorch/search/timestamps.py. */
+/* The constraints on timestamps, see core/extensions/timestamps.py. */
 static void constrain_timestamps(const Search *s, int row, float *logits) {
     const Options *o = &s->options;
     const int first = o->first_timestamp, n = s->length;
@@ -241,7 +241,7 @@ static void apply_constraints(const Search *s, int row, float *logits) {
     if (ending > -INFINITY && maximum(logits, s->vocab) == -INFINITY) logits[end] = ending;
 }
 
-/* --- Sampling, as in pytorch/search/sampling.py --- */
+/* --- Sampling, as in core/extensions/sampling.py --- */
 
 /* One step of SplitMix64 (https://prng.di.unimi.it/splitmix64.c). */
 static uint64_t splitmix64(uint64_t x) {
@@ -406,7 +406,7 @@ static int is_begun(const Search *s, int row, const int32_t *sequence) {
     return 1;
 }
 
-/* `adjust` of pytorch/search/constraints.py. */
+/* `adjust` of core/constraints.py. */
 static void adjust(const Search *s, int row, float *scores) {
     const Options *o = &s->options;
     for (int i = 0; i < o->n_biases; i++) {

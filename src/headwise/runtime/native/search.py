@@ -1,6 +1,6 @@
 """Search by the compiled library, at once or step by step, with its options as a C struct.
 
-Results are those of `pytorch.search.search` and `pytorch.search.sampling` with torch. Sources are encoded in `network`.
+Results are those of `core.search` and `core.extensions.sampling` with torch. Sources are encoded in `network`.
 """
 
 from collections.abc import Sequence

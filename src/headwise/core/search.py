@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from headwise.contract import Hypothesis, SearchOptions
-from headwise.pytorch.search.constraints import Limits, adjust, constrain, only_choice, take
-from headwise.pytorch.search.ranking import best_continuations, highest, sort_descending
-from headwise.pytorch.search.stopping_rules import stopping_rule
-from headwise.pytorch.search.timestamps import constrain_timestamps
+from headwise.core.constraints import Limits, adjust, constrain, only_choice, take
+from headwise.core.extensions.timestamps import constrain_timestamps
+from headwise.core.ranking import best_continuations, highest, sort_descending
+from headwise.core.stopping_rules import stopping_rule
 
 COMPACT_AT = 0.1  # share of finished sentences at which they are removed from the batch
 

@@ -9,8 +9,8 @@ from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
 from headwise.contract import Hypothesis, SearchOptions
-from headwise.pytorch.search.constraints import Limits
-from headwise.pytorch.search.search import Cache, Paths, Step, search_steps, start_paths
+from headwise.core.constraints import Limits
+from headwise.core.search import Cache, Paths, Step, search_steps, start_paths
 
 
 def sample(
