@@ -21,10 +21,11 @@ from headwise.config.model import ModelConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
 from headwise.core.transformer import Transformer
+from headwise.core.translate import pad_right
 from headwise.pytorch.export.exported import ExportedModel, exported_model
 from headwise.pytorch.export.onnx import DECODER, ENCODER, GreedyTranslator
 from headwise.pytorch.search.captured import SWITCH
-from headwise.pytorch.search.stepwise import engine_of, pad_right
+from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.checkpoint.read import read_folder
 from headwise.runtime.checkpoint.sidecar_files import read_shortlist
 from headwise.runtime.checkpoint.trained import read_settings

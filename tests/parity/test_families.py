@@ -33,7 +33,7 @@ from headwise.families.table import entries
 from headwise.models.model import Model
 from headwise.pytorch.checkpoint.write import write_checkpoint
 from headwise.pytorch.inspect.recording import attentions, recording
-from headwise.pytorch.search.stepwise import step_of
+from headwise.pytorch.search.stepwise import engine_step
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what transformers imports
@@ -505,7 +505,7 @@ def test_search_writes_the_same(pair: Pair, beams: int) -> None:
 
     else:
         memory = network.encode(*inputs.values())
-        cache, step = network.start_cache(memory), step_of(network)
+        cache, step = network.start_cache(memory), engine_step(network)
     start = getattr(pair.theirs.config, "decoder_start_token_id", None)
     free = torch.full((2, 0), FREE)
     with torch.inference_mode():

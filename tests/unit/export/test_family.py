@@ -8,10 +8,10 @@ import torch
 from tiny_families import write_tiny
 
 import headwise
+from headwise.core.translate import pad_right
 from headwise.errors import UserError
 from headwise.pytorch.export.family import pretrained_export
 from headwise.pytorch.export.run import export_model
-from headwise.pytorch.search.stepwise import pad_right
 from headwise.runtime.checkpoint.read import read_folder
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -15,12 +15,12 @@ from torch import Tensor
 import headwise
 from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
+from headwise.core.translate import pad_right
 from headwise.pytorch.checkpoint.ctranslate2_folder import read_ctranslate2
 from headwise.pytorch.checkpoint.imported import write_foreign
 from headwise.pytorch.export import ctranslate2, hf, onnx
 from headwise.pytorch.export.exported import MAX_NEW_TOKENS, ExportedModel, exported_model, sample_texts
 from headwise.pytorch.export.run import export_model
-from headwise.pytorch.search.stepwise import pad_right
 from headwise.runtime.checkpoint.read import read_folder
 from headwise.runtime.checkpoint.trained import write_decoding
 from headwise.text.tokens.tokenizer import Tokenizer

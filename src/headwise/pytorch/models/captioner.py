@@ -25,7 +25,7 @@ from headwise.pytorch.inspect.inputs import CaptionedPicture
 from headwise.pytorch.models.inputs import captioned_picture, described_input, preprocessing_of
 from headwise.pytorch.models.model import ModelInTorch
 from headwise.pytorch.search.decoding import output_limits, prefill, search
-from headwise.pytorch.search.stepwise import step_of, with_ngram_context
+from headwise.pytorch.search.stepwise import engine_step, with_ngram_context
 from headwise.runtime.checkpoint.generation_config import IDS, GenerationConfig, read_generation_config
 from headwise.runtime.search.request import search_options, with_start
 from headwise.runtime.search.streaming import stop_at
@@ -129,7 +129,7 @@ def search_captions(
     prompt = config.special.prompt
     room = None if max_len is None else max_len - len(prompt) + 1
     prompts = torch.tensor([prompt] * len(memory), device=memory.device)
-    prefilled = prefill(step_of(network), network.start_cache(memory), prompts)
+    prefilled = prefill(engine_step(network), network.start_cache(memory), prompts)
     limits = output_limits([room] * len(memory), config, prompts.tolist(), memory.device)
     options = with_ngram_context(search_options(config.settings, config.special, stop=stop), prompt)
-    return search(step_of(network), prefilled, limits, options, config.settings.sample, [0] * len(memory))
+    return search(engine_step(network), prefilled, limits, options, config.settings.sample, [0] * len(memory))

@@ -17,7 +17,7 @@ from headwise.pytorch.inspect.inputs import TranscribedSound
 from headwise.pytorch.models.inputs import described_input, transcribed_sound
 from headwise.pytorch.models.model import ModelInTorch
 from headwise.pytorch.search.decoding import limits_of, prefill, search
-from headwise.pytorch.search.stepwise import step_of
+from headwise.pytorch.search.stepwise import engine_step
 from headwise.runtime.checkpoint.generation_config import GenerationConfig
 from headwise.runtime.search.request import Bounds
 
@@ -92,7 +92,7 @@ def search_windows(
 ) -> list[list[Hypothesis]]:
     """`SpeechNetwork.search` for several encoded windows together."""
     prompts = torch.tensor([list(prompt)] * len(memory), device=memory.device)
-    prefilled = prefill(step_of(network), network.start_cache(memory), prompts)
+    prefilled = prefill(engine_step(network), network.start_cache(memory), prompts)
     streams = [] if limits.streams is None else limits.streams.tolist()
     arguments = limits_of(limits, memory.device), options, limits.streams is not None, streams
-    return search(step_of(network), prefilled, *arguments)
+    return search(engine_step(network), prefilled, *arguments)

@@ -10,9 +10,9 @@ from jaxtyping import Float32
 from torch import Tensor, nn
 
 from headwise.core.transformer import DecoderOnly
+from headwise.core.translate import pad_right
 from headwise.models.encoding.label import BATCH_TOKENS
 from headwise.pytorch.data.labelled import encoded_batches
-from headwise.pytorch.search.stepwise import pad_right
 from headwise.text.prepared.encoded import EncodedText
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -38,6 +38,7 @@ from headwise.core.search import (
     next_log_probs,
 )
 from headwise.core.stopping_rules import stopping_rule
+from headwise.core.translate import pad_right, step_of
 from headwise.pytorch.search.captured import captured_steps
 from headwise.pytorch.search.phrases import phrase_search
 from headwise.runtime.search.candidates import Candidates
@@ -150,7 +151,7 @@ def start_search(
     prompt = options.bos_id, *limits.prefix[0, :n_forced].tolist()
     options = with_ngram_context(options, prompt)
     own = replace(to_limits(limits, n_forced, candidates).to(device), context=src.new_tensor([prompt] * len(src)))
-    return Start(_after(step_of(model), prompt), cache, own, options, prompt)
+    return Start(_after(engine_step(model), prompt), cache, own, options, prompt)
 
 
 def with_ngram_context(options: SearchOptions, prompt: Sequence[int]) -> SearchOptions:
@@ -166,14 +167,9 @@ def to_limits(bounds: Bounds, n_forced: int = 0, candidates: Candidates | None =
     return Limits(*(torch.from_numpy(np.ascontiguousarray(x)) for x in own), barred=barred, phrases=phrases)
 
 
-def step_of(model: EncoderDecoder) -> Step:
-    """The step function of a model for one search: feed the newest tokens, get the logits that follow them."""
-
-    def step(tokens: Int[Tensor, "rows new"], cache: Any) -> Float[Tensor, "rows vocab"]:
-        hidden = model.decode(tokens, cache.memory, cache.src_mask, cache)
-        return model.logits(hidden[:, -1])
-
-    return captured_steps(model, step)
+def engine_step(model: EncoderDecoder) -> Step:
+    """`step_of` the model; on a GPU as a captured graph where that is possible."""
+    return captured_steps(model, step_of(model))
 
 
 def _cancellable(step: Step, stop: NDArray[np.int32]) -> Step:
@@ -199,19 +195,6 @@ def _after(step: Step, prompt: Sequence[int]) -> Step:
         return step(tokens, cache)
 
     return next_logits
-
-
-def pad_right(
-    sources: Sequence[Sequence[int]], pad_id: int = 0
-) -> tuple[Int[Tensor, "rows length"], Bool[Tensor, "rows length"]]:
-    """Sources as one padded matrix, and a mask that is True on real tokens.
-
-    >>> pad_right([[5, 6], [7]])[0].tolist()
-    [[5, 6], [7, 0]]
-    """
-    rows = [torch.tensor(list(source)) for source in sources]
-    src = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad_id)
-    return src, torch.arange(src.size(1)) < torch.tensor([len(source) for source in sources]).unsqueeze(1)
 
 
 # --- Step by step, for one source ---

@@ -1,4 +1,4 @@
-"""The core alone: its training loop learns to copy, and gives the parameters of a run of the product bit for bit."""
+"""The core alone: it learns to copy and translates. Parameters and translations are those of the product, bit for bit."""
 
 import random
 from collections.abc import Iterator
@@ -14,22 +14,27 @@ from headwise.config.from_recipe import transformer_config
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
 from headwise.config.training import TrainConfig
+from headwise.contract import SearchOptions
 from headwise.core.batches import Batch, collate
 from headwise.core.build import build
 from headwise.core.loss import Loss, sequence_loss
 from headwise.core.optimizer import make_optimizer
 from headwise.core.schedule import peak_learning_rate
 from headwise.core.train import Hooks, Objective, Run, train
+from headwise.core.translate import translate
 
-PAD, BOS, EOS, FIRST = 0, 1, 2, 3
-MODEL = TransformerConfig(vocab_size=13, d_model=64, n_heads=4, d_ff=128, n_encoder_layers=1, n_decoder_layers=1)
+PAD, BOS, EOS, FIRST = 0, 1, 2, 4
+MODEL = TransformerConfig(vocab_size=14, d_model=64, n_heads=4, d_ff=128, n_encoder_layers=1, n_decoder_layers=1)
 TRAIN = TrainConfig(max_steps=500, warmup_steps=100, learning_rate=0.003, validate_every=1000, checkpoint_every=1000)
 
 
-def copies(seed: int, n: int = 32) -> Batch:
+def texts(seed: int, n: int) -> list[list[int]]:
     draw = random.Random(seed)
-    texts = [[draw.randrange(FIRST, MODEL.vocab_size) for _ in range(draw.randint(3, 8))] for _ in range(n)]
-    return collate([(text, text) for text in texts], PAD, BOS, EOS)
+    return [[draw.randrange(FIRST, MODEL.vocab_size) for _ in range(draw.randint(3, 8))] for _ in range(n)]
+
+
+def copies(seed: int) -> Batch:
+    return collate([(text, text) for text in texts(seed, 32)], PAD, BOS, EOS)
 
 
 def endless() -> Iterator[Batch]:
@@ -52,17 +57,6 @@ def run_of(config: TrainConfig, network: Any) -> Run:
     return Run(network, objective_of(network), optimizer, endless(), config, peak, torch.device("cpu"))
 
 
-@torch.inference_mode()
-def greedy(network: Any, batch: Batch, steps: int) -> torch.Tensor:
-    """The likeliest token, one after the other, read again from the beginning."""
-    tokens = torch.full((len(batch.src), 1), BOS)
-    memory = network.encode(batch.src, batch.src_mask)
-    for _ in range(steps):
-        logits = network.logits(network.decode(tokens, memory, batch.src_mask)[:, -1:])
-        tokens = torch.cat([tokens, logits.argmax(-1)], 1)
-    return tokens[:, 1:]
-
-
 @pytest.mark.thorough
 def test_it_learns_to_copy() -> None:
     torch.manual_seed(1)
@@ -70,10 +64,24 @@ def test_it_learns_to_copy() -> None:
     run = run_of(TRAIN, network)
     train(run, Hooks())
     assert run.progress.step == TRAIN.max_steps and run.progress.skipped == 0
-    unseen = copies(-1, 200)
-    written = greedy(network.eval(), unseen, unseen.tgt_out.size(1))
-    real = unseen.tgt_out != PAD
-    assert (written == unseen.tgt_out)[real].float().mean() >= 0.99
+    sources = texts(-1, 200)
+    found = translate(network.eval(), [[*text, EOS] for text in sources], SearchOptions(beam_size=1), [12] * 200)
+    assert sum(best.tokens == text for (best, *_), text in zip(found, sources, strict=True)) >= 0.99 * len(sources)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_its_translations_are_those_of_the_product(beam_size: int) -> None:
+    from headwise.config.settings import SearchSettings
+    from headwise.pytorch.search.stepwise import TorchEngine
+    from headwise.runtime.search.engine import decode_tokens
+
+    torch.manual_seed(1)
+    network = build(transformer_config(MODEL)).eval()
+    sources = texts(-1, 20)
+    settings = SearchSettings(beam_size=beam_size, n_best=beam_size, max_length_factor=0.0, max_length_extra=9)
+    product = decode_tokens(TorchEngine(network), sources, settings)
+    options = SearchOptions(beam_size=beam_size, n_best=beam_size, length_penalty=settings.length_penalty)
+    assert translate(network, [[*text, EOS] for text in sources], options, [9] * 20) == product
 
 
 def test_its_parameters_are_those_of_the_product(tmp_path: Path) -> None:
