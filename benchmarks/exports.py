@@ -12,7 +12,7 @@ import torch
 from work import BOS, EOS, PAD, SIZES, UNK
 
 from headwise.config.settings import RunConfig
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.core.transformer import Transformer
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.export import ctranslate2, hf, onnx

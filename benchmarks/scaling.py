@@ -31,8 +31,8 @@ from work import BOS, EOS, PAD, Size, training_operations
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.settings import load_recipe
 from headwise.core.batches import collate
+from headwise.core.build import count_parameters
 from headwise.core.loss import CHUNK_ROWS
-from headwise.core.parameters import count_parameters
 from headwise.pytorch.architectures.registry import build_network
 from headwise.pytorch.training.trainer import recompute_layers
 

@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from headwise.config.training import TrainConfig
-from headwise.core.optimizer import clip_gradients, gradient_norm, make_optimizer
-from headwise.core.schedule import learning_rate
+from headwise.core.optimizer import clip_gradients, gradient_norm, learning_rate, make_optimizer
 from headwise.pytorch.checkpoint.write import file_tensors
 from headwise.pytorch.data.stream import ALL_BATCHES
 

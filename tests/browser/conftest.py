@@ -19,7 +19,7 @@ import torch
 
 from headwise.config.data import TranslationData
 from headwise.config.settings import RunConfig, SearchSettings, from_dict
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.pytorch.architectures.registry import build_network
 from headwise.runtime.checkpoint.trained import write_settings, write_weights
 from headwise.text.files.corpus import Corpus

@@ -25,8 +25,7 @@ import headwise
 from headwise.cli import main
 from headwise.contract import SearchOptions
 from headwise.core.build import build_empty
-from headwise.core.constraints import FREE, Limits
-from headwise.core.search import beam_search
+from headwise.core.search import FREE, Limits, beam_search
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.families.registry import FAMILIES
 from headwise.families.table import entries

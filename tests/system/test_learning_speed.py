@@ -9,8 +9,7 @@ import torch
 from headwise.config.model import TransformerConfig
 from headwise.config.training import TrainConfig
 from headwise.core.batches import collate
-from headwise.core.optimizer import make_optimizer
-from headwise.core.schedule import learning_rate
+from headwise.core.optimizer import learning_rate, make_optimizer
 from headwise.pytorch.architectures.registry import build_network
 from headwise.pytorch.training.step import nll_of, translation_objective
 from headwise.text.prepared.batch_planning import plan_batches

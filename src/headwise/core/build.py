@@ -10,18 +10,17 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
-from headwise.core.attention import DotProduct, Kernel, MultiHeadAttention
+from headwise.core.attention import Capped, DotProduct, Kernel, MultiHeadAttention, Windowed
 from headwise.core.embeddings import Embeddings, TypedEmbeddings
 from headwise.core.extensions.disentangled import DisentangledAttention, RelativeVectors
 from headwise.core.extensions.fronts import AudioFront, Front, PatchFront, SeriesEmbeddings
 from headwise.core.extensions.pooled import POOLINGS, PooledEncoder
 from headwise.core.extensions.relative import RelativeBias
 from headwise.core.extensions.rotary import Rotary
-from headwise.core.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
 from headwise.core.heads import (
     CappedLanguageHead,
     FirstStateHead,
@@ -33,11 +32,23 @@ from headwise.core.heads import (
     TextClassHead,
     TokenClassHead,
 )
-from headwise.core.kernels import Capped, Windowed
-from headwise.core.layers import DecoderLayer, EncoderLayer, ParallelLayer, SandwichSublayer, Sublayer
+from headwise.core.layers import (
+    ACTIVATIONS,
+    CausalStack,
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    GatedFeedForward,
+    ParallelLayer,
+    ProjectedEncoder,
+    RMSNorm,
+    SandwichSublayer,
+    ShiftedRMSNorm,
+    Sublayer,
+)
 from headwise.core.masks import Causal, Everywhere
-from headwise.core.norms import RMSNorm, ShiftedRMSNorm
-from headwise.core.parameters import share_parameters
 from headwise.core.positions import (
     LearnedPositions,
     NoPositions,
@@ -47,9 +58,53 @@ from headwise.core.positions import (
     sequential_positions,
     tensor2tensor_sinusoids,
 )
-from headwise.core.stacks import CausalStack, Decoder, Encoder, ProjectedEncoder
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
+from headwise.errors import UserError
 from headwise.runtime.native.positions import scaled_rates
+
+# Parameters by name, as in `model.safetensors`. The names are a file format.
+
+
+def parameters_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once, shared ones under the first of their names; the tensors are the model's own."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
+    """Copy `tensors` into `model`; on any mismatch, one `UserError` lists all of them and nothing is copied."""
+    own = parameters_of(model)
+    problems = [f"missing {name}" for name in own if name not in tensors]
+    problems += [f"unexpected {name}" for name in tensors if name not in own]
+    problems += [
+        f"{name} is {list(tensors[name].shape)}, should be {list(value.shape)}"
+        for name, value in own.items()
+        if name in tensors and tensors[name].shape != value.shape
+    ]
+    if problems:
+        more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
+        raise UserError(f"{origin} does not fit its configuration: {'; '.join(problems[:20])}{more}")
+    with torch.no_grad():
+        for name, value in own.items():
+            value.copy_(tensors[name])
+
+
+def replace_parameter(network: nn.Module, name: str, tensor: Tensor) -> None:
+    """Replace the parameter called `name` by `tensor`, without a copy."""
+    parent, _, leaf = name.rpartition(".")
+    setattr(network.get_submodule(parent), leaf, nn.Parameter(tensor, requires_grad=False))
+
+
+def share_parameters(source: nn.Module, other: nn.Module) -> None:
+    """Let `other`, a module of the same structure, have the parameters of `source`."""
+    for name, parameter in source.named_parameters(remove_duplicate=False):
+        parent, _, leaf = name.rpartition(".")
+        setattr(other.get_submodule(parent), leaf, parameter)
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of trained values, shared ones counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
 
 FamilyNetwork = Any  # a `Transformer`, `EncoderOnly` or `DecoderOnly`
 

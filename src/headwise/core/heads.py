@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headwise.core.extensions.pooled import Pooling, first_state
-from headwise.core.feed_forward import Activation
+from headwise.core.layers import Activation
 
 
 class LanguageHead(nn.Module):

@@ -10,19 +10,403 @@ Results are batch-invariant: they depend only on the sentence's log-probabilitie
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float32, Int
+from jaxtyping import Bool, Float, Float32, Int, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.contract import Hypothesis, SearchOptions
-from headwise.core.constraints import Limits, adjust, constrain, only_choice, take
+from headwise.contract import BLOCK, FREE, Hypothesis, SearchOptions, length_penalty, power_penalty
 from headwise.core.extensions.timestamps import constrain_timestamps
-from headwise.core.ranking import best_continuations, highest, sort_descending
-from headwise.core.stopping_rules import stopping_rule
+
+# Constraints on outputs: lengths, forced prefix, suppressed tokens, repeated n-grams; biases and penalties.
+#
+# They are functions on the log-probabilities of the next token. Forbidden tokens get -inf; others keep their
+# probability, so that scores remain those of the model. Only `adjust` changes them.
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of each output, in tokens; the maximum length includes the end token, the minimum does not."""
+
+    min_length: Int[Tensor, " rows"]
+    max_length: Int[Tensor, " rows"]  # at least 1
+    prefix: Int[Tensor, "rows prefix_len"]  # padded with FREE on the right
+    barred: Bool[Tensor, "rows vocab"] | None = None  # tokens outside a row's shortlist
+    phrases: Int[Tensor, "rows phrases phrase_len"] | None = None  # required phrases, padded with FREE; see `phrases`
+    context: Int[Tensor, "rows context_len"] | None = None  # tokens before the output for `adjust`, FREE on the left
+
+    def repeat(self, times: int) -> "Limits":
+        """Each row repeated `times` times: one for each hypothesis of a sentence."""
+        return self if times == 1 else self._each(lambda of_rows: of_rows.repeat_interleave(times, 0))
+
+    def to(self, device: torch.device) -> "Limits":
+        """A copy on another device."""
+        return self._each(lambda of_rows: of_rows.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Limits":
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(value) for name, value in values.items() if value is not None})
+
+
+def take(record: Record, rows: Int[Tensor, " kept"]) -> Record:
+    """A copy of the record with only the given rows of its tensors."""
+    assert is_dataclass(record) and not isinstance(record, type)
+    kept = {f.name: _take_value(getattr(record, f.name), rows) for f in fields(record)}
+    return replace(record, **kept)
+
+
+def _take_value(value: object, rows: Tensor) -> object:
+    if value is None:
+        return None
+    return value.index_select(0, rows) if isinstance(value, Tensor) else take(value, rows)
+
+
+def constrain(
+    log_probs: Float[Tensor, "rows vocab"],
+    history: Int[Tensor, "rows length"],
+    limits: Limits,
+    suppressed: Sequence[int],
+    no_repeat_ngram: int,
+    eos_id: int,
+    other_ends: Sequence[int] = (),
+    ngram_context: Sequence[int] = (),
+) -> Float[Tensor, "rows vocab"]:
+    """Apply all constraints; the forced prefix comes last and overrides the others.
+
+    Args:
+        log_probs: of the token after `history`; overwritten, since copying a whole vocabulary is expensive.
+        history: the tokens of each row so far, without the start token.
+        limits: of each row.
+        suppressed: ids that are never generated: padding, start token, unknown.
+        no_repeat_ngram: n, or 0 to allow repetition.
+        eos_id: the end token.
+        other_ends: further end tokens.
+        ngram_context: tokens before the history that are part of its n-grams.
+    """
+    length = history.size(1)
+    is_forced = length < limits.prefix.size(1)
+    unbanned = log_probs.clone() if no_repeat_ngram or is_forced else log_probs
+    allowed = ban_tokens(log_probs, suppressed, limits.min_length <= length, eos_id, other_ends)
+    if no_repeat_ngram:
+        before = history.new_tensor(ngram_context).expand(len(history), -1)
+        allowed = ban_repeated_ngrams(allowed, torch.cat([before, history], 1), no_repeat_ngram)
+        allowed = end_if_stuck(allowed, unbanned, eos_id)
+    if is_forced:
+        allowed = force(allowed, unbanned, limits.prefix[:, length])
+    return allowed
+
+
+def adjust(
+    scores: Float[Tensor, "rows vocab"],
+    tokens: Int[Tensor, "rows length"],
+    repetition_penalty: float,
+    sequence_bias: Sequence[tuple[Sequence[int], float]],
+) -> Float[Tensor, "rows vocab"]:
+    """Add a bias to tokens that complete a sequence; then penalise tokens that occurred.
+
+    The penalty is that of arXiv:1909.05858, section 4.1. As in `transformers`, a negative score is multiplied by it,
+    another one is divided by it.
+
+    Args:
+        scores: logits or log-probabilities of the token after `tokens`.
+        tokens: of the prompt and the output of each row; FREE is none.
+        repetition_penalty: above 0; 1 = off.
+        sequence_bias: token ids with the bias of the last one after the others; -inf bans it.
+
+    >>> adjust(torch.tensor([[-1.0, 2.0, 3.0]]), torch.tensor([[1, 0]]), 2.0, [((0, 2), 0.5), ((1, 2), 9.0)]).tolist()
+    [[-2.0, 1.0, 3.5]]
+    """
+    if sequence_bias:
+        bias = torch.zeros_like(scores)
+        for (*before, last), value in sequence_bias:
+            if len(before) <= tokens.size(1):
+                matches = (tokens[:, tokens.size(1) - len(before) :] == tokens.new_tensor(before)).all(1)
+                bias[:, last] += torch.where(matches, value, 0.0)
+        scores = scores + bias
+    if repetition_penalty != 1:
+        nowhere = scores.size(1)  # an extra column, for what is no token of the output
+        seen = torch.zeros(len(scores), nowhere + 1, dtype=torch.bool, device=scores.device)
+        seen.scatter_(1, tokens.where((tokens >= 0) & (tokens < nowhere), nowhere), True)
+        penalised = torch.where(scores < 0, scores * repetition_penalty, scores / repetition_penalty)
+        scores = torch.where(seen[:, :nowhere], penalised, scores)
+    return scores
+
+
+def only_choice(log_probs: Float[Tensor, "rows vocab"], token: int) -> Float[Tensor, "rows vocab"]:
+    """Probability 1 for `token`, 0 for all others."""
+    log_probs = torch.full_like(log_probs, -torch.inf)
+    log_probs[:, token] = 0.0
+    return log_probs
+
+
+def ban_tokens(
+    log_probs: Float[Tensor, "rows vocab"],
+    suppressed: Sequence[int],
+    may_end: Bool[Tensor, " rows"],
+    eos_id: int,
+    other_ends: Sequence[int] = (),
+) -> Float[Tensor, "rows vocab"]:
+    """Remove suppressed ids, and end tokens from rows below the minimum length; in place."""
+    log_probs.index_fill_(1, torch.tensor(suppressed, dtype=torch.long, device=log_probs.device), -torch.inf)
+    for end in (eos_id, *other_ends):
+        log_probs[:, end].masked_fill_(~may_end, -torch.inf)
+    return log_probs
+
+
+def ban_repeated_ngrams(
+    log_probs: Float[Tensor, "rows vocab"], history: Int[Tensor, "rows length"], n: int
+) -> Float[Tensor, "rows vocab"]:
+    """Remove tokens that would complete an n-gram of the row's history.
+
+    >>> ban_repeated_ngrams(torch.zeros(1, 4), torch.tensor([[3, 1, 3]]), n=2).tolist()
+    [[0.0, -inf, 0.0, 0.0]]
+    """
+    if history.size(1) < n:
+        return log_probs
+    ngrams = history.unfold(1, n, 1)  # rows, positions, n
+    last = history[:, history.size(1) - n + 1 :]  # start of the n-gram that the next token completes
+    repeats = (ngrams[..., : n - 1] == last.unsqueeze(1)).all(-1)
+    nowhere = log_probs.size(1)  # an extra column, for positions that ban nothing
+    banned = torch.where(repeats, ngrams[..., n - 1], nowhere)
+    mask = torch.zeros(len(log_probs), nowhere + 1, dtype=torch.bool, device=log_probs.device)
+    mask.scatter_(1, banned, True)
+    return log_probs.masked_fill(mask[:, :nowhere], -torch.inf)
+
+
+def end_if_stuck(
+    allowed: Float[Tensor, "rows vocab"], log_probs: Float[Tensor, "rows vocab"], eos_id: int
+) -> Float[Tensor, "rows vocab"]:
+    """Let a row end, even if it is short, when no other token is allowed."""
+    stuck = (allowed == -torch.inf).all(-1)
+    allowed = allowed.clone()
+    allowed[:, eos_id] = torch.where(stuck, log_probs[:, eos_id], allowed[:, eos_id])
+    return allowed
+
+
+def force(
+    allowed: Float[Tensor, "rows vocab"], log_probs: Float[Tensor, "rows vocab"], token: Int[Tensor, " rows"]
+) -> Float[Tensor, "rows vocab"]:
+    """Allow only the forced token of a row, if it has one, with its own log-probability."""
+    vocab = torch.arange(allowed.size(1), device=allowed.device)
+    is_forced = vocab == token.unsqueeze(1)
+    forced_row = (token != FREE).unsqueeze(1)
+    return torch.where(forced_row, log_probs.masked_fill(~is_forced, -torch.inf), allowed)
+
+
+# Deterministic top-k: the best entries of each row, with ties broken by index.
+#
+# The order of equal scores in `torch.topk` may change with device, version and width of the row. Here the lower index
+# always wins.
+
+
+def best(
+    scores: Float32[Tensor, "rows n"], count: int
+) -> tuple[Float32[Tensor, "rows count"], Int64[Tensor, "rows count"]]:
+    """The `count` highest scores of each row and their indices; the lower index first among equals.
+
+    >>> best(torch.tensor([[0.5, 0.9, 0.5, 0.9]]), 3)[1].tolist()
+    [[1, 3, 0]]
+    """
+    assert 0 < count <= scores.size(1)
+    values, _, index = best_continuations(scores.unsqueeze(1), scores.new_zeros(len(scores), 1), count)
+    return values, index
+
+
+def best_continuations(
+    scores: Float32[Tensor, "batch live n"], so_far: Float32[Tensor, "batch live"], count: int
+) -> tuple[Float32[Tensor, "batch count"], Int64[Tensor, "batch count"], Int64[Tensor, "batch count"]]:
+    """The `count` highest sums of a hypothesis's score `so_far` and an entry: (sums, hypotheses, entries).
+
+    Among equal sums, the lower hypothesis and then the lower entry is first. `count` is at most live * n. Two exact
+    stages read the whole vocabulary only once: the best sums lie in the `count` blocks with the best maxima.
+    """
+    n = scores.size(2)
+    maxima = block_maxima(scores)
+    blocks = maxima.size(2)
+    keys = order_keys((maxima + so_far.unsqueeze(2)).flatten(1))
+    chosen = keys.topk(min(count, keys.size(1)), sorted=False).indices.sort(1).values
+    parents, first = chosen // blocks, chosen % blocks * BLOCK
+    entries = first.unsqueeze(2) + torch.arange(BLOCK, device=scores.device)
+    finalists = take_entries(scores.flatten(1), entries + (parents * n).unsqueeze(2))
+    finalists += so_far.gather(1, parents).unsqueeze(2)
+    if n % BLOCK:
+        finalists.masked_fill_(entries >= n, -torch.inf)
+    finalists = finalists.flatten(1)
+    index = order_keys(finalists).topk(count).indices
+    block = index // BLOCK
+    # NaN can rank below the -inf beyond the last entry; the clamp keeps indices valid.
+    entry = (first.gather(1, block) + index % BLOCK).clamp_(max=n - 1)
+    return finalists.gather(1, index), parents.gather(1, block), entry
+
+
+def highest(scores: Float32[Tensor, "rows n"]) -> Int64[Tensor, " rows"]:
+    """The index of the highest score of each row, the lowest such index: `best` for one, in fewer passes.
+
+    >>> highest(torch.tensor([[0.5, 0.9, 0.5, 0.9]])).tolist()
+    [1]
+    """
+    first = block_maxima(scores).argmax(1, keepdim=True) * BLOCK
+    block = take_entries(scores, (first + torch.arange(BLOCK, device=scores.device)).unsqueeze(1)).squeeze(1)
+    return (first.squeeze(1) + block.argmax(1)).clamp_(max=scores.size(1) - 1)  # argmax returns the first maximum
+
+
+def block_maxima(scores: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows blocks"]:
+    """The highest score of each block of neighbours; the last block may be smaller."""
+    whole = scores.size(-1) // BLOCK * BLOCK
+    maxima = scores[..., :whole].unflatten(-1, (-1, BLOCK)).amax(-1)
+    if whole == scores.size(-1):
+        return maxima
+    return torch.cat([maxima, scores[..., whole:].amax(-1, keepdim=True)], -1)
+
+
+def take_entries(
+    scores: Float[Tensor, "rows n"], index: Int64[Tensor, "rows blocks entries"]
+) -> Float[Tensor, "rows blocks entries"]:
+    """The scores at the given indices of each row; indices that are too high select the last score."""
+    return scores.gather(1, index.flatten(1).clamp_(max=scores.size(1) - 1)).view_as(index)
+
+
+def order_keys(scores: Float32[Tensor, "rows n"]) -> Int64[Tensor, "rows n"]:
+    """Integers that sort like the scores; among equal scores the earlier one is higher.
+
+    The bits of a float sort like a signed integer once the bits below the sign are flipped for negative numbers
+    (IEEE 754). The position goes into the lower half.
+    """
+    bits = (scores + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
+    bits ^= (bits >> 31).bitwise_and_(0x7FFFFFFF)
+    n = scores.size(1)
+    return bits.long().bitwise_left_shift_(32).add_(torch.arange(n - 1, -1, -1, device=scores.device))
+
+
+def sort_descending(
+    scores: Float[Tensor, "batch n"], count: int
+) -> tuple[Float[Tensor, "batch count"], Int[Tensor, "batch count"]]:
+    """`best` for short rows: one stable sort."""
+    values, index = scores.sort(dim=1, descending=True, stable=True)
+    return values[:, :count], index[:, :count]
+
+
+# Stopping rules and length penalties of beam search.
+#
+# `ExactStopping` is the paper's (Wu et al. 2016, arXiv:1609.08144, section 7). `HuggingFaceStopping` is the rule of
+# `transformers`, for which the settings of pretrained models were chosen.
+
+
+@runtime_checkable
+class StoppingRule(Protocol):
+    """Length penalty and stopping of a beam search; `alpha` is the exponent of the penalty."""
+
+    def penalty(self, length: int | Tensor, alpha: float) -> Any:
+        """The divisor of the log-probability of a hypothesis of this length."""
+        ...
+
+    def pool(self, beam_size: int, n_best: int) -> int:
+        """The number of finished hypotheses to keep for a sentence."""
+        ...
+
+    def n_may_finish(self, beam_size: int, candidates: int) -> int:
+        """How many of a step's best candidates may finish; lower-ranked ends are dropped."""
+        ...
+
+    def is_done(
+        self,
+        live_log_probs: Float32[Tensor, "batch live"],
+        finished_scores: Float32[Tensor, "batch pool"],
+        length: int,
+        max_length: Int[Tensor, " batch"],
+        alpha: float,
+    ) -> Bool[Tensor, " batch"]:
+        """Which sentences are done; both matrices are sorted, best first, and -inf means none."""
+        ...
+
+
+@dataclass(frozen=True)
+class ExactStopping:
+    """Stops when no live hypothesis can overtake the results; the paper's penalty."""
+
+    def penalty(self, length: int | Tensor, alpha: float) -> Any:
+        """See `length_penalty`."""
+        return length_penalty(length, alpha)
+
+    def pool(self, beam_size: int, n_best: int) -> int:
+        """The number of results."""
+        return n_best
+
+    def n_may_finish(self, beam_size: int, candidates: int) -> int:
+        """All of them."""
+        return candidates
+
+    def is_done(
+        self,
+        live_log_probs: Float32[Tensor, "batch live"],
+        finished_scores: Float32[Tensor, "batch pool"],
+        length: int,
+        max_length: Int[Tensor, " batch"],
+        alpha: float,
+    ) -> Bool[Tensor, " batch"]:
+        """The best possible score of a live hypothesis is its log-probability over the penalty of the maximum length.
+
+        Log-probabilities only fall, and the penalty only grows.
+        """
+        return live_log_probs.amax(1) / self.penalty(max_length, alpha) <= finished_scores[:, -1]
+
+
+@dataclass(frozen=True)
+class HuggingFaceStopping:
+    """Stops when `beam_size` hypotheses have finished and, unless `early`, no live one has a better score.
+
+    This is the rule of `transformers`. Scores are log P(Y|X) / |Y|^alpha. The score of a live hypothesis is estimated
+    at its current length, or with `patient` at the maximum length if alpha > 0.
+
+    Args:
+        early: `early_stopping=True` of `transformers`.
+        patient: `early_stopping="never"` of `transformers`.
+        n_forced: forced tokens that the model reads before the search; they count as length.
+    """
+
+    early: bool = False
+    patient: bool = False
+    n_forced: int = 0
+
+    def penalty(self, length: int | Tensor, alpha: float) -> Any:
+        """|Y|^alpha; a negative alpha favours short outputs."""
+        return power_penalty(length + self.n_forced, alpha)
+
+    def pool(self, beam_size: int, n_best: int) -> int:
+        """The beam size."""
+        return beam_size
+
+    def n_may_finish(self, beam_size: int, candidates: int) -> int:
+        """Only the best `beam_size` candidates."""
+        return beam_size
+
+    def is_done(
+        self,
+        live_log_probs: Float32[Tensor, "batch live"],
+        finished_scores: Float32[Tensor, "batch pool"],
+        length: int,
+        max_length: Int[Tensor, " batch"],
+        alpha: float,
+    ) -> Bool[Tensor, " batch"]:
+        """See the class."""
+        full = finished_scores[:, -1] > -torch.inf
+        if self.early:
+            return full
+        reached = max_length if self.patient and alpha > 0 else length
+        return full & (live_log_probs.amax(1) / self.penalty(reached, alpha) <= finished_scores[:, -1])
+
+
+def stopping_rule(options: SearchOptions) -> StoppingRule:
+    """The rule that `options.early_stopping` names."""
+    if options.early_stopping == "exact":
+        return ExactStopping()
+    return HuggingFaceStopping(options.early_stopping == "yes", options.early_stopping == "never", options.n_forced)
+
 
 COMPACT_AT = 0.1  # share of finished sentences at which they are removed from the batch
 

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from headwise.config.training import TrainConfig
 from headwise.core.batches import TrainingBatch
 from headwise.core.loss import Loss
-from headwise.core.optimizer import Optimizer, clip_gradients, gradient_norm
-from headwise.core.schedule import learning_rate
+from headwise.core.optimizer import Optimizer, clip_gradients, gradient_norm, learning_rate
 
 Objective = Callable[[Any], Loss]  # from a batch of some kind
 

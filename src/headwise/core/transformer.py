@@ -10,9 +10,9 @@ from headwise.core.cache import DecoderCache, TextCache
 from headwise.core.embeddings import Embeddings
 from headwise.core.extensions.fronts import Front
 from headwise.core.heads import TextClassHead
+from headwise.core.layers import CausalStack, Decoder, Encoder
 from headwise.core.masks import Packing
 from headwise.core.positions import PositionIds
-from headwise.core.stacks import CausalStack, Decoder, Encoder
 
 
 class Transformer(nn.Module):

@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headwise.contract import EncoderDecoder, Hypothesis, SearchOptions
-from headwise.core.constraints import FREE, Limits
-from headwise.core.search import Step, beam_search
+from headwise.core.search import FREE, Limits, Step, beam_search
 
 
 @torch.inference_mode()

@@ -1,7 +1,7 @@
 """Choose the best length penalty on validation data, by BLEU.
 
 Every value needs a search of its own. Reranking an n-best list would be cheaper but not the same, because the penalty
-influences which hypotheses a beam finishes and when it ends (`core/stopping_rules.py`).
+influences which hypotheses a beam finishes and when it ends (`core/search.py`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -10,8 +10,8 @@ from torch import nn
 
 from headwise.config.model import ConvConfig, RecurrentConfig, longest_sequence
 from headwise.config.settings import RunConfig, check, load_recipe
+from headwise.core.build import count_parameters, load_parameters, parameters_of
 from headwise.core.dropout import Dropout
-from headwise.core.parameters import count_parameters, load_parameters, parameters_of
 from headwise.errors import UserError
 from headwise.pytorch.architectures.attention import AdditiveAttention, DotAttention, GeneralAttention
 from headwise.pytorch.architectures.recurrent import RecurrentEncoder, ReversingEncoder

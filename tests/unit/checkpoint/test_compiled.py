@@ -19,7 +19,7 @@ from headwise.config.from_recipe import transformer_config
 from headwise.config.model import ModelConfig, RecurrentConfig, TransformerConfig
 from headwise.config.setting import converted
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.core.parameters import count_parameters, parameters_of
+from headwise.core.build import count_parameters, parameters_of
 from headwise.core.positions import SinusoidalPositions
 from headwise.errors import UserError
 from headwise.models.translation import workers

@@ -21,7 +21,7 @@ from headwise.cli import main
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.errors import UserError
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.checkpoint.imported import write_imported

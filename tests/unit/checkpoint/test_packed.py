@@ -19,7 +19,7 @@ import headwise
 from headwise.cli import main
 from headwise.config.model import ModelConfig
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.errors import UserError
 from headwise.runtime.checkpoint import manifest, packed
 from headwise.runtime.checkpoint.manifest import MANIFEST

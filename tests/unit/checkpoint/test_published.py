@@ -15,8 +15,7 @@ from tiny_families import write_tiny
 from torch import Tensor
 
 import headwise
-from headwise.core.build import FamilyNetwork
-from headwise.core.parameters import parameters_of
+from headwise.core.build import FamilyNetwork, parameters_of
 from headwise.errors import UserError
 from headwise.models.pretrained import longest_text
 from headwise.pytorch.checkpoint.imported import write_imported

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.pytorch.architectures.transformer import build_model

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from headwise.config.from_recipe import transformer_config
 from headwise.config.model import TransformerConfig
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.errors import UserError
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.runtime.checkpoint.compiled import compiled

@@ -14,7 +14,7 @@ from headwise.cli.pivot import followed_by
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.documents.reading import parse_document
 from headwise.documents.unit import plain
 from headwise.errors import UserError

@@ -11,10 +11,9 @@ from torch import nn
 from headwise.config.from_recipe import transformer_config
 from headwise.config.model import MODELS, TransformerConfig
 from headwise.core.attention import MultiHeadAttention
-from headwise.core.build import build
+from headwise.core.build import build, count_parameters
 from headwise.core.dropout import Dropout
-from headwise.core.norms import RMSNorm
-from headwise.core.parameters import count_parameters
+from headwise.core.layers import RMSNorm
 from headwise.core.transformer import Transformer
 from headwise.pytorch.architectures.transformer import build_model
 

@@ -1,4 +1,7 @@
-"""The core alone: it learns to copy and translates. Parameters and translations are those of the product, bit for bit."""
+"""The core alone: it learns to copy, and translates.
+
+Parameters and translations are those of the product, bit for bit.
+"""
 
 import random
 from collections.abc import Iterator
@@ -18,8 +21,7 @@ from headwise.contract import SearchOptions
 from headwise.core.batches import Batch, collate
 from headwise.core.build import build
 from headwise.core.loss import Loss, sequence_loss
-from headwise.core.optimizer import make_optimizer
-from headwise.core.schedule import peak_learning_rate
+from headwise.core.optimizer import make_optimizer, peak_learning_rate
 from headwise.core.train import Hooks, Objective, Run, train
 from headwise.core.translate import translate
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from headwise.core.feed_forward import FeedForward
+from headwise.core.layers import FeedForward
 
 
 def test_is_equation_2_at_every_position() -> None:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from headwise.config.settings import SearchSettings
 from headwise.contract import SearchOptions
-from headwise.core.constraints import Limits
-from headwise.core.search import allowed_log_probs
+from headwise.core.search import Limits, allowed_log_probs
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.pytorch.search.inference import PrecisionVariants, prepare_for_inference

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.core.parameters import count_parameters, load_parameters, parameters_of
+from headwise.core.build import count_parameters, load_parameters, parameters_of
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 

@@ -7,13 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.core.attention import DotProduct, scaled_dot_product_attention
+from headwise.core.attention import Capped, DotProduct, Windowed, scaled_dot_product_attention
 from headwise.core.cache import TextCache
 from headwise.core.extensions.relative import RelativeBias, relative_buckets
 from headwise.core.extensions.rotary import Rotary, rotary_rates
-from headwise.core.kernels import Capped, Windowed
+from headwise.core.layers import RMSNorm, ShiftedRMSNorm
 from headwise.core.masks import Causal, Everywhere, causal_mask
-from headwise.core.norms import RMSNorm, ShiftedRMSNorm
 from headwise.core.positions import (
     LearnedPositions,
     PositionsWithoutPadding,

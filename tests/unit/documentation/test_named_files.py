@@ -13,8 +13,8 @@ FILE = re.compile(r"`(?:python )?([\w./]+/[\w.]+\.(?:py|c|h|toml))")
 def named_files(text: str) -> set[str]:
     """The paths in code spans.
 
-    >>> sorted(named_files("`core/norms.py`, `core/batches.py`: `Batch`, `python tests/a.py`, `config.json`"))
-    ['core/batches.py', 'core/norms.py', 'tests/a.py']
+    >>> sorted(named_files("`core/layers.py`, `core/batches.py`: `Batch`, `python tests/a.py`, `config.json`"))
+    ['core/batches.py', 'core/layers.py', 'tests/a.py']
     """
     return set(FILE.findall(text))
 

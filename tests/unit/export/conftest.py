@@ -9,7 +9,7 @@ import torch
 from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.runtime.checkpoint.trained import write_settings, write_weights
 from headwise.text.tokens.tokenizer import Tokenizer

@@ -17,7 +17,7 @@ from headwise.cli import main
 from headwise.config.data import TranslationData
 from headwise.config.model import ModelConfig, RecurrentConfig, TransformerConfig
 from headwise.config.settings import RunConfig, SearchSettings, load_recipe
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.errors import UserError
 from headwise.models.translation.ensemble import Ensemble
 from headwise.pytorch.architectures.registry import build_network

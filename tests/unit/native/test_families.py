@@ -14,7 +14,7 @@ from unit.native.stepping import Steps
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
 from headwise.contract import NEVER, Hypothesis, SpecialIds
 from headwise.core.build import build as build_network
-from headwise.core.feed_forward import ACTIVATIONS
+from headwise.core.layers import ACTIVATIONS
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.pytorch.search.compiled import native_available, shape_of, unsupported_module

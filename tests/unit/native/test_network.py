@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from unit.native.stepping import Steps
 
-from headwise.core.parameters import load_parameters
+from headwise.core.build import load_parameters
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.pytorch.inspect.heads import Head, heads_left, parameters_without

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.core.constraints import FREE, Limits
+from headwise.core.search import FREE, Limits
 
 
 @dataclass

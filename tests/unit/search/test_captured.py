@@ -16,8 +16,8 @@ from headwise.config.model import TransformerConfig
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
 from headwise.config.settings import SearchSettings
 from headwise.contract import Hypothesis, SearchOptions
+from headwise.core.attention import Windowed
 from headwise.core.build import build
-from headwise.core.kernels import Windowed
 from headwise.core.transformer import Transformer
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.models.language_model import TorchText

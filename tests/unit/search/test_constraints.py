@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwise.core.constraints import (
+from headwise.core.search import (
     FREE,
     Limits,
     ban_repeated_ngrams,

@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headwise.core.ranking import best, best_continuations, highest, order_keys, sort_descending
+from headwise.core.search import best, best_continuations, highest, order_keys, sort_descending
 
 FEW_VALUES = st.sampled_from([-float("inf"), -2.5, -(2.0**-100), -0.0, 0.0, 2.0**-100, 3.0, float("inf")])
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headwise.contract import length_penalty
-from headwise.core.stopping_rules import ExactStopping, HuggingFaceStopping
+from headwise.core.search import ExactStopping, HuggingFaceStopping
 
 LIVE, NONE = torch.tensor([[-4.0, -6.0]]), -torch.inf
 

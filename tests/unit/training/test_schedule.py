@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headwise.config.training import TrainConfig
-from headwise.core.schedule import is_nearly_constant, learning_rate, peak_learning_rate
+from headwise.core.optimizer import is_nearly_constant, learning_rate, peak_learning_rate
 
 PAPER = TrainConfig()
 SHORT = TrainConfig(learning_rate=0.004, warmup_steps=10, max_steps=110)

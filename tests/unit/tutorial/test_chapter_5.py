@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from headwise.contract import SearchOptions
-from headwise.core.constraints import Limits
-from headwise.core.search import greedy
+from headwise.core.search import Limits, greedy
 from headwise.lab.tutorial import check
 from headwise.lab.tutorial.chapter_5 import ALPHA, LOG_PROBS
 

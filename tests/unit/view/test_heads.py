@@ -11,7 +11,7 @@ from headwise.config.model import RecurrentConfig, TransformerConfig
 from headwise.config.settings import RunConfig, check
 from headwise.core.attention import split_heads
 from headwise.core.build import build as build_family
-from headwise.core.parameters import load_parameters, parameters_of
+from headwise.core.build import load_parameters, parameters_of
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES

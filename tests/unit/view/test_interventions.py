@@ -16,9 +16,8 @@ from unit.checkpoint.test_compiled import SMALL, TEXTS, TOKENIZER, small_model
 import headwise
 from headwise.config.model import RecurrentConfig
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
-from headwise.core.attention import DotProduct, MultiHeadAttention, NoRotation, masked_softmax
+from headwise.core.attention import DotProduct, MultiHeadAttention, NoRotation, Windowed, masked_softmax
 from headwise.core.build import build
-from headwise.core.kernels import Windowed
 from headwise.core.layers import Sublayer
 from headwise.core.masks import Everywhere
 from headwise.core.positions import NoPositions

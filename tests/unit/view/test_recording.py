@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config.model import TransformerConfig
-from headwise.core.attention import DotProduct, MultiHeadAttention, merge_heads, split_heads
+from headwise.core.attention import Capped, DotProduct, MultiHeadAttention, Windowed, merge_heads, split_heads
 from headwise.core.cache import LayerCache
 from headwise.core.extensions.rotary import Rotary, rotary_rates
-from headwise.core.kernels import Capped, Windowed
 from headwise.core.masks import causal_mask
 from headwise.core.transformer import Transformer
 from headwise.pytorch.architectures.transformer import build_model

@@ -9,8 +9,7 @@ from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
 from headwise.contract import Hypothesis, SearchOptions
-from headwise.core.constraints import Limits
-from headwise.core.search import Cache, Paths, Step, search_steps, start_paths
+from headwise.core.search import Cache, Limits, Paths, Step, search_steps, start_paths
 
 
 def sample(

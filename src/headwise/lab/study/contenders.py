@@ -14,8 +14,7 @@ from headwise.config.model import ModelConfig
 from headwise.config.settings import load_recipe
 from headwise.core.attention import Kernel, MultiHeadAttention
 from headwise.core.extensions.rotary import Rotary
-from headwise.core.feed_forward import FeedForward
-from headwise.core.layers import EncoderLayer, Sublayer
+from headwise.core.layers import EncoderLayer, FeedForward, Sublayer
 from headwise.pytorch.architectures.registry import Network, build_network
 
 TOLERANCE = 0.05  # of the parameter count

@@ -20,7 +20,7 @@ FOLLOWED = ("lab.study.", "core.", "config.network", "config.from_recipe", "pyto
 OTHERS = tuple(  # data, trainer and decoding
     f"core.{name}"
     for name in (
-        *("batches", "constraints", "loss", "ranking", "search", "stopping_rules", "train"),
+        *("batches", "loss", "search", "train", "translate"),
         *("extensions.muon", "extensions.sampling", "extensions.timestamps"),
     )
 )

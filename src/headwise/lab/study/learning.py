@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config.training import TrainConfig
-from headwise.core.optimizer import clip_gradients, gradient_norm, make_optimizer
-from headwise.core.schedule import learning_rate
+from headwise.core.optimizer import clip_gradients, gradient_norm, learning_rate, make_optimizer
 
 CHECK_EVERY = 50  # updates between two looks at whether the training is done
 

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headwise.core.build import count_parameters
 from headwise.core.extensions.rotary import Rotary, rotary_rates
 from headwise.core.masks import causal_mask
-from headwise.core.parameters import count_parameters
 from headwise.core.positions import LearnedPositions, NoPositions, SinusoidalPositions, sequential_positions
 from headwise.evaluate.pages.figures import Figure, Panel
 from headwise.lab.study.claim import RATES, Claim, Plan, mean_of, series, series_by

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headwise.core.attention import DotProduct
+from headwise.core.build import count_parameters
 from headwise.core.masks import Mask
-from headwise.core.parameters import count_parameters
 from headwise.core.positions import SinusoidalPositions, sequential_positions
 from headwise.evaluate.pages.figures import Figure, Panel
 from headwise.lab.study.claim import RATES, Claim, Plan, mean_of, series_by

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headwise.core.build import count_parameters
 from headwise.core.masks import causal_mask
-from headwise.core.parameters import count_parameters
 from headwise.core.positions import SinusoidalPositions, sequential_positions
 from headwise.errors import UserError
 from headwise.evaluate.pages.figures import Figure, Panel, Series

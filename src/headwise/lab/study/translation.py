@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwise.core.parameters import count_parameters
+from headwise.core.build import count_parameters
 from headwise.errors import UserError
 from headwise.evaluate.bleu import corpus_scores
 from headwise.evaluate.logs import training_history

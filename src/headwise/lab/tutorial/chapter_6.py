@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from headwise.config.training import TrainConfig
-from headwise.core.schedule import learning_rate, peak_learning_rate
+from headwise.core.optimizer import learning_rate, peak_learning_rate
 from headwise.lab.tutorial.exercises import Exercise, agrees
 
 PAPER, D_MODEL, EARLY, LATE = TrainConfig(), 512, 1000, 16_000

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from headwise.config.model import ModelConfig
+from headwise.core.build import load_parameters
 from headwise.core.extensions.pooled import PooledEncoder
-from headwise.core.parameters import load_parameters
 from headwise.core.transformer import DecoderOnly, Transformer
 from headwise.errors import UserError, unknown
 from headwise.pytorch.architectures.build import build_conv, build_pooled_conv, build_pooled_recurrent, build_recurrent

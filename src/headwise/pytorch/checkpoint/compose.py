@@ -16,8 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from headwise.config.network import NetworkConfig
-from headwise.core.build import build_empty
-from headwise.core.parameters import parameters_of
+from headwise.core.build import build_empty, parameters_of
 from headwise.errors import UserError, writing
 from headwise.families.vision_encoder_decoder import FAMILY
 from headwise.pytorch.checkpoint.from_scratch import PIXELS

@@ -13,8 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from headwise.config.network import NetworkConfig, network_config
-from headwise.core.build import build_empty, tie
-from headwise.core.parameters import replace_parameter
+from headwise.core.build import build_empty, replace_parameter, tie
 from headwise.errors import UserError
 from headwise.pytorch.checkpoint.adapters import open_tensors
 from headwise.pytorch.checkpoint.ctranslate2_folder import ForeignModel

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from headwise.config.network import NetworkConfig
-from headwise.core.build import build_empty, tie
-from headwise.core.parameters import replace_parameter
+from headwise.core.build import build_empty, replace_parameter, tie
 from headwise.families.registry import FAMILIES
 from headwise.families.table import entries
 from headwise.pytorch.checkpoint.adapters import open_tensors

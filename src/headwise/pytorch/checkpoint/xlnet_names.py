@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from headwise.core.parameters import load_parameters, parameters_of
+from headwise.core.build import load_parameters, parameters_of
 from headwise.errors import UserError
 from headwise.families.keys import Keys
 from headwise.pytorch.architectures.xlnet import ACTIVATIONS, DIRECTIONS, XLNet, XLNetShape, build_xlnet

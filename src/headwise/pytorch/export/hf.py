@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headwise.config.from_recipe import transformer_config
 from headwise.config.network import NetworkConfig, StackConfig
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.errors import UserError
 from headwise.pytorch.checkpoint.write import config_to_hf, file_tensors, write_files
 from headwise.pytorch.export.exported import (

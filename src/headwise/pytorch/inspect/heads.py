@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.core.attention import MultiHeadAttention
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.errors import UserError, unknown
 from headwise.pytorch.inspect.recording import attentions
 from headwise.view.reader import STACKS

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.core.ranking import best
+from headwise.core.search import best
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.pytorch.inspect.pair_tensors import InspectedInput
 from headwise.pytorch.inspect.recording import outputs

@@ -16,12 +16,11 @@ from headwise.core.embeddings import Embeddings, TypedEmbeddings
 from headwise.core.extensions.disentangled import RelativeVectors
 from headwise.core.extensions.relative import RelativeBias
 from headwise.core.extensions.rotary import Rotary
-from headwise.core.feed_forward import GatedFeedForward
 from headwise.core.heads import CappedLanguageHead, LanguageHead, MaskedLanguageHead, ScaledLanguageHead
-from headwise.core.layers import ParallelLayer, SandwichSublayer
+from headwise.core.layers import GatedFeedForward, ParallelLayer, SandwichSublayer
 from headwise.core.masks import Everywhere
 from headwise.core.positions import LearnedPositions, NoPositions, sinusoids
-from headwise.core.ranking import best
+from headwise.core.search import best
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.errors import UserError
 from headwise.pytorch.inspect.pair_tensors import InspectedInput, with_tensors

@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.core.attention import NoRotation
+from headwise.core.attention import Capped, NoRotation, Windowed
 from headwise.core.extensions.disentangled import RelativeVectors
-from headwise.core.kernels import Capped, Windowed
 from headwise.core.masks import Everywhere, RelativePositions, within_window
 from headwise.pytorch.inspect.walk_steps import Steps, bias_of, is_norm
 

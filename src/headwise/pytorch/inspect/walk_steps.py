@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headwise.core.feed_forward import ACTIVATIONS
-from headwise.core.norms import RMSNorm, ShiftedRMSNorm
+from headwise.core.layers import ACTIVATIONS, RMSNorm, ShiftedRMSNorm
 from headwise.view.record import WalkStep
 
 QUERIES, KEYS, VALUES = "Queries", "Keys", "Values"

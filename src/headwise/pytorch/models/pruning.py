@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from headwise.config.settings import RunConfig
-from headwise.core.parameters import parameters_of
+from headwise.core.build import parameters_of
 from headwise.errors import UserError
 from headwise.pytorch.checkpoint.tuned import SameLayout
 from headwise.pytorch.inspect.heads import Head, all_heads, heads_by_layer, heads_left, parameters_without

@@ -15,11 +15,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.core.attention import DotProduct, MultiHeadAttention
+from headwise.core.attention import Capped, DotProduct, MultiHeadAttention
 from headwise.core.cache import DecoderCache, StepCache, TextCache
 from headwise.core.embeddings import Embeddings
 from headwise.core.extensions.relative import RelativeBias
-from headwise.core.kernels import Capped
 from headwise.core.masks import Causal
 from headwise.core.positions import LearnedPositions
 from headwise.core.search import Step

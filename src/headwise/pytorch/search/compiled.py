@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.core.attention import DotProduct, MultiHeadAttention
+from headwise.core.attention import DotProduct, MultiHeadAttention, Windowed
 from headwise.core.embeddings import Embeddings
-from headwise.core.feed_forward import ACTIVATIONS
-from headwise.core.kernels import Windowed
+from headwise.core.layers import ACTIVATIONS
 from headwise.core.positions import LearnedPositions, NoPositions, PositionsWithoutPadding, sequential_positions
 from headwise.pytorch.search.changes import hooked
 from headwise.runtime.native.library import library

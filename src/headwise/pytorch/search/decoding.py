@@ -14,9 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headwise.contract import Hypothesis, SearchOptions
-from headwise.core.constraints import Limits
 from headwise.core.extensions.sampling import sample
-from headwise.core.search import Step, beam_search
+from headwise.core.search import Limits, Step, beam_search
 from headwise.models.language.limits import output_bounds
 from headwise.pytorch.search.stepwise import stream_tokens
 from headwise.runtime.checkpoint.generation_config import GenerationConfig

@@ -17,17 +17,17 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from headwise.contract import FREE, Hypothesis, SearchOptions
-from headwise.core.constraints import Limits
-from headwise.core.ranking import highest
 from headwise.core.search import (
     BeamState,
     Cache,
     Continuations,
+    Limits,
     Step,
     advance,
     continued,
     flatten_beams,
     gather_beams,
+    highest,
     move,
     next_log_probs,
     ranked,

@@ -23,21 +23,21 @@ from headwise.contract import (
     SearchEngine,
     SearchOptions,
 )
-from headwise.core.constraints import Limits
 from headwise.core.extensions.sampling import sample, sample_token, stream_uniforms
-from headwise.core.ranking import highest
 from headwise.core.search import (
     Cache,
     Continuations,
+    Limits,
     Step,
     allowed_log_probs,
     beam_search,
     beam_steps,
     has_ended,
+    highest,
     hypothesis_of,
     next_log_probs,
+    stopping_rule,
 )
-from headwise.core.stopping_rules import stopping_rule
 from headwise.core.translate import pad_right, step_of
 from headwise.pytorch.search.captured import captured_steps
 from headwise.pytorch.search.phrases import phrase_search

@@ -14,8 +14,7 @@ from torch import nn
 
 from headwise.config.network import NetworkConfig
 from headwise.config.settings import RunConfig
-from headwise.core.build import build_empty
-from headwise.core.parameters import count_parameters
+from headwise.core.build import build_empty, count_parameters
 from headwise.errors import UserError
 from headwise.families.table import Entry
 from headwise.pytorch.checkpoint.adapter_layout import AdapterLayout, adaptable, head_entries

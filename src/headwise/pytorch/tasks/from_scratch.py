@@ -18,8 +18,7 @@ import torch
 from torch import nn
 
 from headwise.config.settings import RunConfig
-from headwise.core.build import build
-from headwise.core.parameters import parameters_of
+from headwise.core.build import build, parameters_of
 from headwise.errors import UserError
 from headwise.pytorch.architectures.hf_layouts import encoder_config, language_model_config, vit_config
 from headwise.pytorch.checkpoint.compose import write_composed

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.core.build import build_empty, empty_parameters, tie
-from headwise.core.parameters import parameters_of, replace_parameter
+from headwise.core.build import build_empty, empty_parameters, parameters_of, replace_parameter, tie
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES, OTHERS, traits_of
 from headwise.models.encoding.label import ONE, class_names

@@ -20,7 +20,7 @@ from headwise.config.settings import (
     recipe_tables,
 )
 from headwise.config.tasks import TASKS
-from headwise.core.schedule import peak_learning_rate
+from headwise.core.optimizer import peak_learning_rate
 from headwise.errors import UserError
 from headwise.families.registry import traits_of
 from headwise.models.load import pretrained_model

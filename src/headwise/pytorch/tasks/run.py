@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headwise.config.settings import RunConfig, apply_settings, check, load_recipe
 from headwise.config.tasks import TASKS
 from headwise.core.batches import Stream
-from headwise.core.parameters import count_parameters, parameters_of
+from headwise.core.build import count_parameters, parameters_of
 from headwise.core.train import Progress
 from headwise.device import choose_device
 from headwise.errors import UserError

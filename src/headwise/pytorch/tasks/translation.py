@@ -14,7 +14,7 @@ from headwise.config.data import TranslationData
 from headwise.config.model import longest_sequence
 from headwise.config.settings import WITH_DECODER, RunConfig
 from headwise.core.batches import Stream
-from headwise.core.parameters import load_parameters, parameters_of
+from headwise.core.build import load_parameters, parameters_of
 from headwise.core.train import Objective
 from headwise.core.transformer import Transformer
 from headwise.evaluate.bleu import bleu_signature, corpus_scores

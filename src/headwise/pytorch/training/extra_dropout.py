@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from headwise.core.attention import Kernel, MultiHeadAttention
 from headwise.core.dropout import Dropout
-from headwise.core.feed_forward import Activation, FeedForward, GatedFeedForward
-from headwise.core.layers import EncoderLayer
+from headwise.core.layers import Activation, EncoderLayer, FeedForward, GatedFeedForward
 from headwise.core.masks import Mask
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 

@@ -21,10 +21,15 @@ from torch.utils.checkpoint import checkpoint
 
 from headwise.config.settings import RunConfig, meaningful
 from headwise.core.batches import Stream, TrainingBatch
+from headwise.core.build import count_parameters
 from headwise.core.loss import Loss
-from headwise.core.optimizer import clip_gradients, make_optimizer
-from headwise.core.parameters import count_parameters
-from headwise.core.schedule import is_nearly_constant, learning_rate, peak_learning_rate
+from headwise.core.optimizer import (
+    clip_gradients,
+    is_nearly_constant,
+    learning_rate,
+    make_optimizer,
+    peak_learning_rate,
+)
 from headwise.core.train import Hooks, Objective, Progress, Run, Update, train
 from headwise.errors import NonFiniteError, WriteError
 from headwise.pytorch.training.callbacks import Callback, Callbacks, TrainingStart

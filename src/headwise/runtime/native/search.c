@@ -406,7 +406,7 @@ static int is_begun(const Search *s, int row, const int32_t *sequence) {
     return 1;
 }
 
-/* `adjust` of core/constraints.py. */
+/* `adjust` of core/search.py. */
 static void adjust(const Search *s, int row, float *scores) {
     const Options *o = &s->options;
     for (int i = 0; i < o->n_biases; i++) {

@@ -1,12 +1,12 @@
 /* Greedy search, beam search and sampling, equivalent to core/search.py, core/extensions/sampling.py and pytorch/search/phrases.py: the same
-   ranking, ties, random streams and stopping rules (core/stopping_rules.py). Sentences share only matrix products. */
+   ranking, ties, random streams and stopping rules (core/search.py). Sentences share only matrix products. */
 
 #ifndef HEADWISE_SEARCH_H
 #define HEADWISE_SEARCH_H
 
 #include "transformer.h"
 
-/* Stopping rules, in the order of EARLY_STOPPING in settings.py; see core/stopping_rules.py. */
+/* Stopping rules, in the order of EARLY_STOPPING in settings.py; see core/search.py. */
 typedef enum EarlyStopping { STOP_EXACT, STOP_NO, STOP_YES, STOP_NEVER } EarlyStopping;
 
 typedef struct Ids {
@@ -30,7 +30,7 @@ typedef struct Options {
        the largest first timestamp, counted from the first one (-1: no limit). */
     int first_timestamp, no_timestamps, latest_first;
     int among_allowed; /* probabilities are among the tokens that these and `suppressed` allow */
-    /* `adjust` of core/constraints.py: sequences (n_biases, biased_length), padded with -1 on the left, and their biases. */
+    /* `adjust` of core/search.py: sequences (n_biases, biased_length), padded with -1 on the left, and their biases. */
     const int32_t *biased;
     const float *biases;
     int n_biases, biased_length;
