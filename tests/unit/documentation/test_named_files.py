@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = ["docs/project/reading-order.md", "CONTRIBUTING.md"]
+PAGES = ["docs/project/reading-order.md", "docs/project/structure.md", "CONTRIBUTING.md"]
 FILE = re.compile(r"`(?:python )?([\w./]+/[\w.]+\.(?:py|c|h|toml))")
 
 
