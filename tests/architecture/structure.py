@@ -245,8 +245,9 @@ os.chdir(folder)
 files, functions, recording = set(), set(), []
 def profile(frame, event, argument):
     name = frame.f_code.co_filename
-    key, in_function = (name, frame.f_code.co_qualname), frame.f_code.co_flags & 1  # not in the body of a class
-    if recording and event == "call" and in_function and name.startswith(package) and key not in functions:
+    key = name, frame.f_code.co_qualname
+    named = frame.f_code.co_flags & 1 and not key[1].endswith(">")  # not a class's body, comprehension or lambda
+    if recording and event == "call" and named and name.startswith(package) and key not in functions:
         while frame and not (frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(package)):
             frame = frame.f_back
         if not frame:  # not called by a module that is being imported

@@ -28,6 +28,7 @@ from headwise.runtime.checkpoint.layout import CONFIG, adapters_in, read_json
 KEPT = 3  # numbers per trained weight: the gradient and two moments of Adam
 
 
+@Job.register
 @dataclass(frozen=True)
 class LoraJob:
     """A `Job` with adapters; all other attributes are those of `job`."""
