@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from headwise.config.settings import SearchSettings
 from headwise.errors import UserError
 
 FREE = -1  # padding of prefixes and phrases: nothing is forced here
@@ -77,39 +78,34 @@ class TimestampRules:
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """Options of a search, for torch and for the compiled library; limits of each sentence are in `request.Bounds`.
+class SearchOptions(SearchSettings, SpecialIds):
+    """Options of a search, for torch and for the compiled library: settings, special ids, and what they imply.
 
-    The library supports neither `ngram_context` and `rules`, nor `stop`, `timestamps`, `among_allowed` with candidates.
+    `runtime.search.request.search_options` makes them. Lengths, batches, shortlist and precision are applied before a
+    search, which reads the other settings. The library supports neither `ngram_context` and `rules`, nor
+    `stop_function`, `timestamps` and `among_allowed` with candidates.
+
+    >>> SearchOptions(beam_size=2, eos_id=7).length_penalty
+    0.6
     """
 
-    beam_size: int = 4  # 1 = greedy
-    length_penalty: float = 0.6  # alpha, >= 0 for early_stopping = "exact"; 0 ranks by log-probability only
-    n_best: int = 1  # hypotheses returned; at most beam_size in beam search
-    bos_id: int = 1
-    eos_id: int = 2
-    suppressed: tuple[int, ...] = (0, 1, 3)  # never generated: padding, start token, unknown
-    suppressed_first: tuple[int, ...] = ()  # never generated as the first token
-    other_ends: tuple[int, ...] = ()  # further end tokens, as in chat models
-    early_stopping: str = "exact"  # the paper's rule, or "no", "yes", "never" as in `transformers`: `stopping_rules`
-    # Tokens of each prefix that are read before the search. They count as length, but are not part of hypotheses.
-    n_forced: int = 0
-    forced_end: int | None = None  # this token is forced at position `end_at`, counting forced tokens
-    end_at: int = 0
-    temperature: float = 1.0  # for sampling, > 0
-    top_k: int = 0  # sample from the k most probable tokens; 0 = all
-    top_p: float = 1.0  # nucleus sampling (arXiv:1904.09751), 0 < p <= 1
-    seed: int = 1
-    no_repeat_ngram: int = 0  # no n-gram occurs twice; 0 = off
+    end_at: int = 0  # `forced_end` is forced at this position, counting `forced` tokens
     bos_in_ngrams: bool = False  # whether `bos_id` is part of n-grams
-    repetition_penalty: float = 1.0  # of tokens that occurred before, see `decode.constraints.adjust`; 1 = off
-    sequence_bias: tuple[tuple[tuple[int, ...], float], ...] = ()  # see `SpecialIds`
-    of_logits: bool = False  # the two change logits, as `transformers` does unless it searches with a beam
     ngram_context: tuple[int, ...] = ()  # tokens before an output that are part of its n-grams
     rules: tuple[Rule, ...] = ()  # further constraints, in order
     timestamps: TimestampRules | None = None  # constraints on timestamps; None = there are none
     among_allowed: bool = False  # probabilities are among the tokens that `suppressed` and `timestamps` allow
-    stop: Stop | None = None
+    stop_function: Stop | None = None  # of the strings in `stop`
+
+    @property
+    def n_forced(self) -> int:
+        """Tokens of each prefix that are read before the search; they count as length, but are in no hypothesis."""
+        return len(self.forced)
+
+    @property
+    def of_logits(self) -> bool:
+        """Whether repetition penalty and biases change logits, as in `transformers`, which does not for a beam."""
+        return self.sample or self.beam_size == 1
 
 
 def length_penalty(length: Any, alpha: float) -> Any:

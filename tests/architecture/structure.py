@@ -24,7 +24,8 @@ PACKAGE = ROOT / "src" / "headwise"
 
 LAYERS = (  # from the bottom up: a room imports from itself and from the layers below, doors excepted
     ("errors", "version"),
-    ("config", "contract", "device", "importing"),
+    ("config", "device", "importing"),
+    ("contract",),
     ("families", "text"),
     ("runtime",),
     ("documents", "evaluate"),

@@ -209,7 +209,7 @@ def test_what_is_wrong_is_found() -> None:
     assert cycles(loop) == [["a", "b", "c"]]
     assert [layer(name) for name in ("errors", "runtime.native.network", "", "cli.train")] == [
         0,
-        3,
+        4,
         len(LAYERS),
         len(LAYERS) - 1,
     ]

@@ -214,7 +214,7 @@ def options(draw: Draw, vocab: int, wrong: bool) -> SearchOptions:
             (tuple(ids(draw, whole(draw, not wrong, 3), vocab, wrong)), float(draw.normal()))
             for _ in range(whole(draw, 0, 4) if chance(draw, 0.3) else 0)
         ),
-        of_logits=chance(draw, 0.5),
+        sample=chance(draw, 0.5),
         temperature=float(draw.random() * 3) + 1e-3 * (not wrong),
         top_k=whole(draw, -wrong, 9) if chance(draw, 0.5) else 0,
         top_p=1 - float(draw.random()) if chance(draw, 0.5) else 1.0,
@@ -380,7 +380,7 @@ def speech(draw: Draw, wrong: bool) -> None:
     for _ in range(whole(draw, 1, 3)):
         prompt = ids(draw, whole(draw, 1 - wrong, 12), vocab, wrong and chance(draw, 0.1))
         check(len(window.read_prompt(prompt)) == len(prompt), "states of another prompt")
-        settings = replace(options(draw, vocab, wrong), forced_end=None, n_forced=0, among_allowed=chance(draw, 0.5))
+        settings = replace(options(draw, vocab, wrong), forced_end=None, among_allowed=chance(draw, 0.5))
         if chance(draw, 0.7):
             first = whole(draw, 1 - wrong, vocab - 1 + wrong)
             never, latest = whole(draw, 0, vocab - 1 + wrong), whole(draw, -wrong, vocab - 1 + wrong)

@@ -630,7 +630,7 @@ def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: 
     for rule in options.rules:
         log_probs = rule(log_probs, history)
     if options.timestamps or options.among_allowed:
-        log_probs[:, list(options.suppressed)] = -torch.inf  # before what depends on the other tokens
+        log_probs[:, list(options.never_generated)] = -torch.inf  # before what depends on the other tokens
     if options.timestamps:
         log_probs = constrain_timestamps(log_probs, history, options.timestamps, options.eos_id)
     if options.among_allowed:
@@ -641,7 +641,7 @@ def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: 
         log_probs,
         history,
         limits,
-        options.suppressed,
+        options.never_generated,
         options.no_repeat_ngram,
         options.eos_id,
         options.other_ends,
@@ -663,8 +663,8 @@ def has_ended(tokens: Int[Tensor, "*rows length"], options: SearchOptions) -> Bo
     ended = last == options.eos_id
     for end in options.other_ends:
         ended |= last == end
-    if options.stop:
-        stops = options.stop(tokens.flatten(0, -2).tolist())
+    if options.stop_function:
+        stops = options.stop_function(tokens.flatten(0, -2).tolist())
         ended |= torch.tensor(stops, device=last.device).view_as(last)
     return ended
 

@@ -255,7 +255,7 @@ def test_stop_functions(settings: dict[str, Any]) -> None:
     """As in torch: an output ends with its first token that is a multiple of 7, and never at the start."""
     of = config(STACKS["Mistral"])
     stop = lambda outputs: [tokens[-1] % 7 == 0 and len(tokens) > 1 for tokens in outputs]  # noqa: E731
-    options, prompts = replace(OPTIONS, **settings, stop=stop), texts(5, 1, 20)
+    options, prompts = replace(OPTIONS, **settings, stop_function=stop), texts(5, 1, 20)
     bounds = limits(3, 20, streams=np.arange(3) if "top_k" in settings else None)
     found, wanted = (text.search(prompts, bounds, options) for text in (LibraryText(native(of)), TorchText(build(of))))
     assert [[one.tokens for one in ranked] for ranked in found] == [[one.tokens for one in ranked] for ranked in wanted]
@@ -269,7 +269,7 @@ def test_an_exception_of_a_stop_function_ends_the_search() -> None:
 
     calls: list[Any] = []
     with pytest.raises(ZeroDivisionError):
-        LibraryText(native(config())).search(texts(3), limits(1, 20), replace(OPTIONS, beam_size=3, stop=stop))
+        LibraryText(native(config())).search(texts(3), limits(1, 20), replace(OPTIONS, beam_size=3, stop_function=stop))
     assert len(calls) == 1
 
 

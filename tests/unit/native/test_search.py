@@ -357,22 +357,27 @@ FLIPPED: dict[str, Any] = {
     "timestamps": TimestampRules(5, 4),
     "among_allowed": True,
     "beam_size": 2, "length_penalty": 0.3, "n_best": 2, "bos_id": 5, "eos_id": 6, "suppressed": (3,),
-    "suppressed_first": (4,), "other_ends": (7,), "early_stopping": "no", "n_forced": 1, "forced_end": 0, "end_at": 3,
+    "suppressed_first": (4,), "other_ends": (7,), "early_stopping": "no", "forced": (9,), "forced_end": 0, "end_at": 3,
     "temperature": 0.5, "top_k": 2, "top_p": 0.5, "seed": 2, "no_repeat_ngram": 2, "bos_in_ngrams": True,
-    "repetition_penalty": 1.5, "sequence_bias": (((4, 5), 1.0),), "of_logits": True,
+    "repetition_penalty": 1.5, "sequence_bias": (((4, 5), 1.0),), "pad_id": 8, "unk_id": 8, "sample": True,
 }  # fmt: skip
 
 
+# What requests, limits and batches are made of, before a search.
+BEFORE = (
+    "max_length_factor", "max_length_extra", "min_length_factor", "min_length_extra", "stop", "batch_size",
+    "batch_tokens", "max_source_length", "shortlist", "draft_length", "compute", "source_end",
+)  # fmt: skip
 TORCH_ONLY: dict[str, Any] = {"ngram_context": (1,), "rules": (max,)}
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(SearchOptions)])
+@pytest.mark.parametrize("name", [field.name for field in fields(SearchOptions) if field.name not in BEFORE])
 def test_every_option_is_passed_or_refused(name: str) -> None:
     """Every option reaches C, or is refused."""
     usual = SearchOptions(forced_end=1, end_at=2)
     if name == "seed":
         return  # goes with the random streams: see `test_samples_equal_those_of_torch`
-    if name == "stop":
+    if name == "stop_function":
         return  # a function: see test_decoders.py
     if name in TORCH_ONLY:
         with pytest.raises(AssertionError, match="compiled library"):

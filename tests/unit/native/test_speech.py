@@ -130,7 +130,7 @@ SEARCHES: dict[str, tuple[SearchOptions, dict[str, Any]]] = {
     "at least": (GREEDY, {"min_length": np.array([8])}),
     "samples": (replace(GREEDY, n_best=5, temperature=0.7), {"streams": np.array([3])}),
     "penalties": (replace(GREEDY, repetition_penalty=1.6, beam_size=2), CONTEXT),
-    "penalties of logits": (replace(GREEDY, repetition_penalty=1.6, sequence_bias=BIASES, of_logits=True), CONTEXT),
+    "penalties of logits": (replace(GREEDY, repetition_penalty=1.6, sequence_bias=BIASES), CONTEXT),
     "hot samples": (replace(GREEDY, n_best=3, top_k=9, top_p=0.8), {"streams": np.array([0])}),
 }
 SPEECH: dict[str, dict[str, Any]] = {

@@ -35,7 +35,7 @@ def continue_prompts(
     Raises:
         UserError: a prompt leaves no room, or the network returns numbers that are not finite.
     """
-    options = search_options(config.settings, config.special, stop=stop)
+    options = search_options(config.settings, config.special, stop_function=stop)
 
     def search_batch(batch: list[Sequence[int]]) -> list[list[Hypothesis]]:
         found = network.search(batch, text_bounds(batch, config, max_len), options)

@@ -148,7 +148,7 @@ def start_search(
     device, n_forced = next(iter(model.parameters())).device, options.n_forced
     src, src_mask = (x.to(device) for x in pad_right(sources))
     cache = model.start_cache(model.encode(src, src_mask), src_mask)
-    prompt = options.bos_id, *limits.prefix[0, :n_forced].tolist()
+    prompt = tuple(options.prompt)
     options = with_ngram_context(options, prompt)
     own = replace(to_limits(limits, n_forced, candidates).to(device), context=src.new_tensor([prompt] * len(src)))
     return Start(_after(engine_step(model), prompt), cache, own, options, prompt)

@@ -38,14 +38,14 @@ class StopCallback:
 def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[Any]]:
     """The C struct, and the arrays it points to, which must outlive it; the first one holds the end tokens.
 
-    `stop` is not in it. With `sampled`, `n_best` independent samples replace the beam.
+    `stop_function` is not in it. With `sampled`, `n_best` independent samples replace the beam.
     """
     assert not settings.ngram_context, "set by the compiled library itself"
     assert not settings.rules, "not supported by the compiled library"
     assert settings.early_stopping in EARLY_STOPPING
     beam_size, copies = (1, settings.n_best) if sampled else (settings.beam_size, 1)
     ends = (settings.eos_id, *settings.other_ends)
-    kept = [np.array(ids, np.int32) for ids in (ends, settings.suppressed, settings.suppressed_first)]
+    kept = [np.array(ids, np.int32) for ids in (ends, settings.never_generated, settings.suppressed_first)]
     options = c.Options(
         beam_size=beam_size,
         pool=settings.n_best if settings.early_stopping == EARLY_STOPPING[0] and not sampled else beam_size,
@@ -87,7 +87,7 @@ class Search:
     Args:
         decodings: new decodings of the same sources by networks with one vocabulary; their log-probabilities are
             averaged.
-        settings: with candidates without `stop`, `timestamps` and `among_allowed`.
+        settings: with candidates without `stop_function`, `timestamps` and `among_allowed`.
         limits: `runtime.search.request.Bounds`; with `streams`, `n_best` samples of each source.
         candidates: `runtime.search.candidates.Candidates`, or None for the whole vocabulary. C works with columns,
             which are indices into the candidates; all ids are converted here.
@@ -107,7 +107,7 @@ class Search:
             longest = decoding.prompt_lengths + limits.max_length - (decoding.prompt_lengths > 0)
             decoding.network.extend_positions(int(longest.max()))
         self._options, self._lists = options_of(settings, limits.streams is not None)
-        self._stop = StopCallback(settings.stop) if settings.stop else None
+        self._stop = StopCallback(settings.stop_function) if settings.stop_function else None
         if self._stop:
             assert candidates is None, "stop strings are for the whole vocabulary"
             self._options.stop = self._stop.function
@@ -248,7 +248,7 @@ def _to_columns(settings: SearchOptions, candidates: Any) -> SearchOptions:
         settings,
         bos_id=column(settings.bos_id),
         eos_id=column(settings.eos_id),
-        suppressed=tuple(map(column, settings.suppressed)),
+        suppressed=tuple(map(column, settings.never_generated)),
         suppressed_first=tuple(map(column, settings.suppressed_first)),
         other_ends=tuple(map(column, settings.other_ends)),
         forced_end=None if settings.forced_end is None else column(settings.forced_end),

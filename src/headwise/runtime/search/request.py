@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from itertools import chain
 from typing import Any
@@ -197,34 +197,18 @@ def prompt_context(prompts: Sequence[Sequence[int]]) -> NDArray[np.int64]:
 
 
 def search_options(
-    settings: SearchSettings, special: SpecialIds, longest_prefix: int = 0, stop: Stop | None = None
+    settings: SearchSettings, special: SpecialIds, longest_prefix: int = 0, stop_function: Stop | None = None
 ) -> SearchOptions:
     """The options of an engine from settings and special tokens."""
-    n_forced = len(special.forced)
-    return SearchOptions(
-        beam_size=settings.beam_size,
-        length_penalty=settings.length_penalty,
-        n_best=settings.n_best,
-        bos_id=special.bos_id,
-        eos_id=special.eos_id,
-        suppressed=special.never_generated,
-        suppressed_first=special.suppressed_first,
-        other_ends=special.other_ends,
-        early_stopping=settings.early_stopping,
-        n_forced=n_forced,
-        forced_end=None if settings.max_length_factor else special.forced_end,
-        end_at=max(n_forced + 1, settings.max_length_extra) + longest_prefix,
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        seed=settings.seed,
-        no_repeat_ngram=settings.no_repeat_ngram,
-        bos_in_ngrams=special.bos_id not in special.never_generated,
-        repetition_penalty=settings.repetition_penalty,
-        sequence_bias=special.sequence_bias,
-        of_logits=settings.sample or settings.beam_size == 1,
-        stop=stop,
-    )
+    given = {field.name: getattr(record, field.name) for record in (settings, special) for field in fields(record)}
+    own = {
+        "suppressed": special.never_generated,
+        "forced_end": None if settings.max_length_factor else special.forced_end,
+        "end_at": max(len(special.forced) + 1, settings.max_length_extra) + longest_prefix,
+        "bos_in_ngrams": special.bos_id not in special.never_generated,
+        "stop_function": stop_function,
+    }
+    return SearchOptions(**given | own)
 
 
 def with_start(found: Hypothesis, start: Sequence[int]) -> Hypothesis:
