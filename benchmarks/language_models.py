@@ -27,12 +27,11 @@ from machine import now
 from turns import order, speed_ratio
 from workers import Worker
 
-from headwise.contract import SearchOptions
+from headwise.contract import Limits, SearchOptions
 from headwise.models.language.language_model import LibraryText
 from headwise.runtime.checkpoint.generation_config import read_generation_config
 from headwise.runtime.checkpoint.layout import read_json
 from headwise.runtime.checkpoint.pretrained_folder import read_pretrained_folder
-from headwise.runtime.search.request import Bounds
 
 Result = tuple[float, float, list[int]]  # seconds until the first token, and of the others; the tokens
 Continue = Callable[[list[int], int], Result]
@@ -51,7 +50,7 @@ def ours(folder: Path, precision: str, threads: int) -> Continue:
     )
 
     def go_on(prompt: list[int], length: int) -> Result:
-        bounds = Bounds(np.zeros(1, int), np.array([length]), np.zeros((1, 0), int))
+        bounds = Limits(np.zeros(1, int), np.array([length]), np.zeros((1, 0), int))
         tokens, times = list[int](), [now()]
         for token in network.stream(prompt, bounds, SearchOptions(beam_size=1, eos_id=-1, suppressed=_ends(folder))):
             tokens.append(token)

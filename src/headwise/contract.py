@@ -4,7 +4,7 @@ Nothing here imports torch, so the compiled library can search without it (`runt
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, runtime_checkable
 
 from headwise.config.settings import SearchSettings
@@ -75,6 +75,27 @@ class TimestampRules:
     first: int  # id of 0.00 s; all ids from here on are timestamps
     never: int  # id of <|notimestamps|>, which is not generated
     latest_first: int | None = None  # largest first timestamp, in steps; None = no limit
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of each output, in tokens; the maximum length includes the end token, the minimum does not.
+
+    Arrays of numpy in a request and for the compiled library, tensors of torch in `core.search`; ids are int64.
+    """
+
+    min_length: Any  # (rows,)
+    max_length: Any  # (rows,), at least 1
+    prefix: Any  # (rows, prefix_len), padded with FREE on the right
+    streams: Any = None  # (rows,), numbers of random streams; None = no sampling
+    phrases: Any = None  # (rows, phrases, phrase_len), required phrases, padded with FREE; None = there are none
+    context: Any = None  # (rows, context_len), tokens before an output, for `adjust`; FREE on the left
+    barred: Any = None  # (rows, vocab), True on tokens outside a row's shortlist; only in torch
+
+    def each(self, change: Callable[[Any], Any]) -> "Limits":
+        """A copy with another array in place of each."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(value) for name, value in values.items() if value is not None})
 
 
 @dataclass(frozen=True)
@@ -185,18 +206,18 @@ class SearchCancelled(Exception):
 class SearchEngine(Protocol):
     """A network with a search: the compiled library (`runtime.native.network`) or torch (`pytorch.search.stepwise`).
 
-    `search` takes sources with their end tokens, `request.Bounds`, `SearchOptions` and `candidates.Candidates` or None.
-    It samples if the bounds have `streams`. It returns the hypotheses of each source, best first, and raises
+    `search` takes sources with their end tokens, `Limits`, `SearchOptions` and `candidates.Candidates` or None.
+    It samples if the limits have `streams`. It returns the hypotheses of each source, best first, and raises
     `MemoryError` if the batch is too large. Several threads call the library at once, unless `single_threaded` is true.
     `stop` is an int32 array of one number. When it becomes non-zero, `search` raises `SearchCancelled` at its next
     step; the library checks it within steps, too. `begin` returns the same search step by step, for one source.
     """
 
     def search(
-        self, sources: Any, limits: Any, options: SearchOptions, candidates: Any, stop: Any = None
+        self, sources: Any, limits: Limits, options: SearchOptions, candidates: Any, stop: Any = None
     ) -> list[list[Hypothesis]]: ...
     def begin(
-        self, sources: Any, limits: Any, options: SearchOptions, candidates: Any, stop: Any = None
+        self, sources: Any, limits: Limits, options: SearchOptions, candidates: Any, stop: Any = None
     ) -> "StepwiseSearch": ...
 
 
@@ -211,10 +232,10 @@ class SpeechNetwork(Protocol):
         """Encode a window of sound, a log-mel spectrogram (n_mels, frames) of float32."""
         ...
 
-    def search(self, memory: Any, prompt: Sequence[int], limits: Any, options: SearchOptions) -> list[Hypothesis]:
+    def search(self, memory: Any, prompt: Sequence[int], limits: Limits, options: SearchOptions) -> list[Hypothesis]:
         """The hypotheses for an encoded window, best first, without the `prompt`, which the decoder reads first.
 
-        `limits` are `request.Bounds` of one output; with `streams`, `n_best` samples.
+        `limits` are those of one output; with `streams`, `n_best` samples.
         """
         ...
 
@@ -228,14 +249,16 @@ class TextNetwork(Protocol):
     """A causal language model, in the compiled library (`models.language.language_model`) or in torch
     (`pytorch.models.language_model`).
 
-    Prompts and texts are token ids, at least one each; `limits` are `request.Bounds`.
+    Prompts and texts are token ids, at least one each.
     """
 
-    def search(self, prompts: Sequence[Sequence[int]], limits: Any, options: SearchOptions) -> list[list[Hypothesis]]:
+    def search(
+        self, prompts: Sequence[Sequence[int]], limits: Limits, options: SearchOptions
+    ) -> list[list[Hypothesis]]:
         """The continuations of each prompt, best first; with `limits.streams` samples."""
         ...
 
-    def stream(self, prompt: Sequence[int], limits: Any, options: SearchOptions) -> Iterator[int]:
+    def stream(self, prompt: Sequence[int], limits: Limits, options: SearchOptions) -> Iterator[int]:
         """The tokens of one continuation, greedy or sampled, one by one and without the end token."""
         ...
 

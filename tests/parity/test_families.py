@@ -23,9 +23,9 @@ from torch import Tensor
 
 import headwise
 from headwise.cli import main
-from headwise.contract import SearchOptions
+from headwise.contract import Limits, SearchOptions
 from headwise.core.build import build_empty
-from headwise.core.search import FREE, Limits, beam_search
+from headwise.core.search import FREE, beam_search
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.families.registry import FAMILIES
 from headwise.families.table import entries

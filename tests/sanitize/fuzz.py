@@ -24,7 +24,7 @@ from unit.native.walking import Recorded
 from headwise.config.from_recipe import transformer_config
 from headwise.config.model import TransformerConfig
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
-from headwise.contract import SearchOptions, TimestampRules
+from headwise.contract import Limits, SearchOptions, TimestampRules
 from headwise.errors import UserError
 from headwise.runtime.checkpoint import compiled, trained
 from headwise.runtime.checkpoint.compiled_encoder import compiled_encoder, encoder_shapes
@@ -37,7 +37,6 @@ from headwise.runtime.native.reading import token_log_probs
 from headwise.runtime.native.search import EARLY_STOPPING, Search
 from headwise.runtime.native.speech import CompiledSpeech
 from headwise.runtime.search.candidates import Candidates
-from headwise.runtime.search.request import Bounds
 
 Draw = np.random.Generator
 ERRORS = (UserError, AssertionError, MemoryError, ValueError, KeyError, IndexError, TypeError, OverflowError)
@@ -232,7 +231,7 @@ def limits(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Any:
         row[:given] = ids(draw, given, vocab, wrong and chance(draw, 0.3))
     streams = draw.integers(-(2**63), 2**63, number) if chance(draw, 0.3) else None
     before = draw.integers(-1, vocab + wrong, (number, whole(draw, 0, 3))) if chance(draw, 0.3) else None
-    return Bounds(draw.integers(0, 6, number), longest, prefix, streams, context=before)
+    return Limits(draw.integers(0, 6, number), longest, prefix, streams, context=before)
 
 
 def phrases(draw: Draw, sentences: int, may: Any, wrong: bool) -> Any:
@@ -251,7 +250,7 @@ def shortlist(draw: Draw, sentences: int, vocab: int, wrong: bool) -> Candidates
     return Candidates(some, draw.random((sentences, number + (wrong and chance(draw, 0.3)))) < 0.8)
 
 
-def offered(few: Candidates, bounds: Bounds, settings: SearchOptions) -> tuple[Bounds, SearchOptions]:
+def offered(few: Candidates, bounds: Limits, settings: SearchOptions) -> tuple[Limits, SearchOptions]:
     """The same where what outputs have to have is on the shortlist."""
     some = few.ids
     bos_id, end = int(some[settings.bos_id % len(some)]), settings.forced_end
@@ -275,7 +274,7 @@ def search(draw: Draw, members: list[CompiledNetwork], wrong: bool) -> None:
         bounds = replace(bounds, phrases=phrases(draw, sentences, few.ids if few else np.arange(tgt), spoil[2]))
     if (
         sentences == 1
-        and not bounds.phrases.size
+        and bounds.phrases is None
         and chance(draw, 0.7)
         and (bounds.streams is None or settings.n_best == 1)
     ):

@@ -18,9 +18,9 @@ import headwise
 from headwise.config.from_recipe import transformer_config
 from headwise.config.model import TransformerConfig
 from headwise.config.network import NetworkConfig
-from headwise.contract import FREE, SearchOptions
+from headwise.contract import FREE, Limits, SearchOptions
 from headwise.core import build as builder
-from headwise.core.search import Limits, beam_search
+from headwise.core.search import beam_search
 from headwise.families import m2m_100, registry
 from headwise.families.family import Family
 from headwise.pytorch.search.compiled import unsupported_module

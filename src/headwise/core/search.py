@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Float32, Int, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.contract import BLOCK, FREE, Hypothesis, SearchOptions, length_penalty, power_penalty
+from headwise.contract import BLOCK, FREE, Hypothesis, Limits, SearchOptions, length_penalty, power_penalty
 from headwise.core.extensions.timestamps import constrain_timestamps
 
 # Constraints on outputs: lengths, forced prefix, suppressed tokens, repeated n-grams; biases and penalties.
@@ -27,30 +27,6 @@ from headwise.core.extensions.timestamps import constrain_timestamps
 # probability, so that scores remain those of the model. Only `adjust` changes them.
 
 Record = TypeVar("Record")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of each output, in tokens; the maximum length includes the end token, the minimum does not."""
-
-    min_length: Int[Tensor, " rows"]
-    max_length: Int[Tensor, " rows"]  # at least 1
-    prefix: Int[Tensor, "rows prefix_len"]  # padded with FREE on the right
-    barred: Bool[Tensor, "rows vocab"] | None = None  # tokens outside a row's shortlist
-    phrases: Int[Tensor, "rows phrases phrase_len"] | None = None  # required phrases, padded with FREE; see `phrases`
-    context: Int[Tensor, "rows context_len"] | None = None  # tokens before the output for `adjust`, FREE on the left
-
-    def repeat(self, times: int) -> "Limits":
-        """Each row repeated `times` times: one for each hypothesis of a sentence."""
-        return self if times == 1 else self._each(lambda of_rows: of_rows.repeat_interleave(times, 0))
-
-    def to(self, device: torch.device) -> "Limits":
-        """A copy on another device."""
-        return self._each(lambda of_rows: of_rows.to(device))
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "Limits":
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: change(value) for name, value in values.items() if value is not None})
 
 
 def take(record: Record, rows: Int[Tensor, " kept"]) -> Record:
@@ -66,15 +42,16 @@ def _take_value(value: object, rows: Tensor) -> object:
     return value.index_select(0, rows) if isinstance(value, Tensor) else take(value, rows)
 
 
+def repeat(limits: Limits, times: int) -> Limits:
+    """Each row repeated `times` times: one for each hypothesis of a sentence."""
+    return limits if times == 1 else limits.each(lambda of_rows: of_rows.repeat_interleave(times, 0))
+
+
 def constrain(
     log_probs: Float[Tensor, "rows vocab"],
     history: Int[Tensor, "rows length"],
     limits: Limits,
-    suppressed: Sequence[int],
-    no_repeat_ngram: int,
-    eos_id: int,
-    other_ends: Sequence[int] = (),
-    ngram_context: Sequence[int] = (),
+    options: SearchOptions,
 ) -> Float[Tensor, "rows vocab"]:
     """Apply all constraints; the forced prefix comes last and overrides the others.
 
@@ -82,18 +59,14 @@ def constrain(
         log_probs: of the token after `history`; overwritten, since copying a whole vocabulary is expensive.
         history: the tokens of each row so far, without the start token.
         limits: of each row.
-        suppressed: ids that are never generated: padding, start token, unknown.
-        no_repeat_ngram: n, or 0 to allow repetition.
-        eos_id: the end token.
-        other_ends: further end tokens.
-        ngram_context: tokens before the history that are part of its n-grams.
+        options: suppressed ids, end tokens, and n-grams that must not repeat.
     """
-    length = history.size(1)
+    length, eos_id, no_repeat_ngram = history.size(1), options.eos_id, options.no_repeat_ngram
     is_forced = length < limits.prefix.size(1)
     unbanned = log_probs.clone() if no_repeat_ngram or is_forced else log_probs
-    allowed = ban_tokens(log_probs, suppressed, limits.min_length <= length, eos_id, other_ends)
+    allowed = ban_tokens(log_probs, options.never_generated, limits.min_length <= length, eos_id, options.other_ends)
     if no_repeat_ngram:
-        before = history.new_tensor(ngram_context).expand(len(history), -1)
+        before = history.new_tensor(options.ngram_context).expand(len(history), -1)
         allowed = ban_repeated_ngrams(allowed, torch.cat([before, history], 1), no_repeat_ngram)
         allowed = end_if_stuck(allowed, unbanned, eos_id)
     if is_forced:
@@ -439,7 +412,6 @@ class Paths:
     token_log_probs: Float32[Tensor, "rows length"]
     final_length: Int[Tensor, " rows"]  # length with the end token; 0 while running
     limits: Limits
-    stream: Int[Tensor, " rows"]  # random stream of the sentence
     copy: Int[Tensor, " rows"]  # number of the sample
 
 
@@ -449,14 +421,14 @@ Pick = Callable[[Tensor, Paths], Tensor]  # log-probabilities (rows, vocab) -> t
 def greedy(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> list[list[Hypothesis]]:
     """The most probable token at every step; one hypothesis per sentence."""
     rows = torch.arange(len(limits.max_length), device=limits.max_length.device)
-    paths = start_paths(rows, limits, torch.zeros_like(rows), torch.zeros_like(rows))
+    paths = start_paths(rows, limits, torch.zeros_like(rows))
     return search_steps(step, cache, paths, options, lambda log_probs, _: highest(log_probs))
 
 
-def start_paths(sentence: Tensor, limits: Limits, stream: Tensor, copy: Tensor) -> Paths:
+def start_paths(sentence: Tensor, limits: Limits, copy: Tensor) -> Paths:
     """Empty rows."""
     nothing = sentence.new_zeros(len(sentence), 0)
-    return Paths(sentence, nothing, nothing.float(), torch.zeros_like(sentence), limits, stream, copy)
+    return Paths(sentence, nothing, nothing.float(), torch.zeros_like(sentence), limits, copy)
 
 
 def search_steps(step: Step, cache: Cache, paths: Paths, options: SearchOptions, pick: Pick) -> list[list[Hypothesis]]:
@@ -567,7 +539,7 @@ def beam_steps(
     state = start_beams(limits, options)
     while len(state.sentence):
         live = state.tokens.size(1)
-        log_probs = next_log_probs(step, cache, flatten_beams(state.tokens), state.limits.repeat(live), options)
+        log_probs = next_log_probs(step, cache, flatten_beams(state.tokens), repeat(state.limits, live), options)
         candidates = continued(state, log_probs, *ranked(state, log_probs, options), options)
         yield candidates
         survivors = candidates.ended.long().sort(dim=1, stable=True).indices[:, : options.beam_size]
@@ -637,16 +609,7 @@ def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: 
         log_probs = log_probs.log_softmax(-1)
     if options.forced_end is not None and options.n_forced + length + 1 == options.end_at:
         log_probs = only_choice(log_probs, options.forced_end)
-    return constrain(
-        log_probs,
-        history,
-        limits,
-        options.never_generated,
-        options.no_repeat_ngram,
-        options.eos_id,
-        options.other_ends,
-        options.ngram_context,
-    )
+    return constrain(log_probs, history, limits, options)
 
 
 def _adjusted(scores: Tensor, history: Tensor, limits: Limits, options: SearchOptions) -> Tensor:

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headwise.contract import EncoderDecoder, Hypothesis, SearchOptions
-from headwise.core.search import FREE, Limits, Step, beam_search
+from headwise.contract import FREE, EncoderDecoder, Hypothesis, Limits, SearchOptions
+from headwise.core.search import Step, beam_search
 
 
 @torch.inference_mode()

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from headwise.config.settings import SearchSettings
-from headwise.contract import SearchOptions
-from headwise.core.search import Limits, allowed_log_probs
+from headwise.contract import Limits, SearchOptions
+from headwise.core.search import allowed_log_probs
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.pytorch.search.inference import PrecisionVariants, prepare_for_inference

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
-from headwise.contract import SearchCancelled, SearchOptions
+from headwise.contract import Limits, SearchCancelled, SearchOptions
 from headwise.core.build import build as build_network
 from headwise.core.transformer import DecoderOnly
 from headwise.errors import UserError
@@ -24,7 +24,6 @@ from headwise.runtime.native import library as c
 from headwise.runtime.native.linear import NUMBERS
 from headwise.runtime.native.network import CompiledNetwork, Decoding
 from headwise.runtime.native.reading import token_log_probs
-from headwise.runtime.search.request import Bounds
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 
@@ -196,9 +195,9 @@ def test_log_probabilities(network: dict[str, Any]) -> None:
 # --- Searches ---
 
 
-def limits(n: int, longest: int = 8, **changes: Any) -> Bounds:
+def limits(n: int, longest: int = 8, **changes: Any) -> Limits:
     nothing = np.zeros((n, 0), np.int64)
-    return replace(Bounds(np.zeros(n, int), np.full(n, longest), nothing), **changes)
+    return replace(Limits(np.zeros(n, int), np.full(n, longest), nothing), **changes)
 
 
 OPTIONS = SearchOptions(beam_size=1, bos_id=0, suppressed=(), eos_id=3, early_stopping="no", length_penalty=1.0)

@@ -21,7 +21,7 @@ from unit.native.test_speech import GREEDY, RULES, spectrogram
 from unit.native.test_speech import native as native_speech
 
 from headwise.config.settings import SearchSettings
-from headwise.contract import SearchCancelled, SearchOptions
+from headwise.contract import Limits, SearchCancelled, SearchOptions
 from headwise.core.attention import merge_heads, split_heads
 from headwise.core.dropout import _drop
 from headwise.core.masks import PackedRows, Packing
@@ -39,7 +39,6 @@ from headwise.runtime.native.reading import token_log_probs
 from headwise.runtime.native.search import Search
 from headwise.runtime.search.candidates import Candidates
 from headwise.runtime.search.engine import decode_tokens
-from headwise.runtime.search.request import Bounds
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 
@@ -95,9 +94,9 @@ def test_mismatched_parameters(
         pack_network(model, "float32")
 
 
-def limits(sentences: int = 2, **changes: Any) -> Bounds:
+def limits(sentences: int = 2, **changes: Any) -> Limits:
     low, high = np.zeros(sentences, np.int64), np.full(sentences, 5)
-    return replace(Bounds(low, high, np.zeros((sentences, 0), int)), **changes)
+    return replace(Limits(low, high, np.zeros((sentences, 0), int)), **changes)
 
 
 SEARCHES: dict[str, tuple[Any, Any, Any]] = {
@@ -357,7 +356,7 @@ def test_every_allocation_of_a_stepwise_search_may_fail(
     for bounds in (limits(1, max_length=np.array([40])), limits(1, streams=np.ones(1, int))):
         wanted = network.search([[5, 6, 2]], bounds, options, None)
 
-        def stepwise(bounds: Bounds = bounds) -> Any:
+        def stepwise(bounds: Limits = bounds) -> Any:
             search = network.begin([[5, 6, 2]], bounds, options, None)
             started.append(search)
             while search.advance([7] * 9):

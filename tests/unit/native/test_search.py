@@ -12,14 +12,15 @@ import torch
 from unit.native.stepping import by_steps
 
 from headwise.config.settings import SearchSettings
-from headwise.contract import SearchOptions, SpecialIds, TimestampRules
+from headwise.contract import Limits, SearchOptions, SpecialIds, TimestampRules
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
 from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
+from headwise.runtime.native import library as c
 from headwise.runtime.native.library import Ids, Options, library
 from headwise.runtime.native.network import CompiledEnsemble, CompiledNetwork
-from headwise.runtime.native.search import Search, options_of
+from headwise.runtime.native.search import Search, filled, options_of
 from headwise.runtime.search.candidates import CandidateTable
 from headwise.runtime.search.engine import begin, decode_tokens, greedy_steps, watch
 from headwise.runtime.search.request import SearchRequest
@@ -387,10 +388,20 @@ def test_every_option_is_passed_or_refused(name: str) -> None:
     assert str(numbers_of(*told[0])) != str(numbers_of(*told[1]))
 
 
-def numbers_of(options: Options, lists: list[Any]) -> list[Any]:
+def test_every_field_of_a_struct_is_known() -> None:
+    limits = Limits(*np.zeros((3, 1, 1), np.int32))
+    sizes = {"prefix_length": 1, "n_phrases": 0, "phrase_length": 0, "context_length": 0}
+    assert filled(c.Limits, sizes, limits.each(lambda array: array.size)).min_length == 1
+    with pytest.raises(AssertionError, match="unknown"):
+        filled(c.Limits, sizes | {"longest": 1}, limits)
+    with pytest.raises(AttributeError):
+        filled(c.Limits, {}, limits)
+
+
+def numbers_of(options: Options, lists: dict[str, Any]) -> list[Any]:
     """All values that C reads, except addresses of lists."""
     known = [getattr(options, field[0]) for field in Options._fields_ if field[1] is not Ids]
-    return [*known, *(ids.tolist() for ids in lists)]
+    return [*known, *(ids.tolist() for ids in lists.values())]
 
 
 # A step at a time ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from headwise.config.network import NetworkConfig, StackConfig
-from headwise.contract import SearchCancelled, SearchOptions, TimestampRules
+from headwise.contract import Limits, SearchCancelled, SearchOptions, TimestampRules
 from headwise.core.build import build as build_network
 from headwise.core.transformer import Transformer
 from headwise.errors import UserError
@@ -26,7 +26,6 @@ from headwise.runtime.native.network import Decoding
 from headwise.runtime.native.search import Search
 from headwise.runtime.native.speech import CompiledSpeech
 from headwise.runtime.search.cancellation import Cancellation
-from headwise.runtime.search.request import Bounds
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")
 
@@ -72,8 +71,8 @@ def spectrogram(frames: int = 40, number: int = 1) -> Any:
     return np.random.default_rng(number).standard_normal((5, frames), np.float32)
 
 
-def limits(longest: int = 12, **changes: Any) -> Bounds:
-    return replace(Bounds(np.zeros(1, int), np.full(1, longest), np.zeros((1, 0), np.int64)), **changes)
+def limits(longest: int = 12, **changes: Any) -> Limits:
+    return replace(Limits(np.zeros(1, int), np.full(1, longest), np.zeros((1, 0), np.int64)), **changes)
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)

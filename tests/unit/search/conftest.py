@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from headwise.core.search import FREE, Limits
+from headwise.contract import Limits
+from headwise.core.search import FREE
 
 
 @dataclass

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from headwise.config.model import TransformerConfig
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
 from headwise.config.settings import SearchSettings
-from headwise.contract import Hypothesis, SearchOptions
+from headwise.contract import Hypothesis, Limits, SearchOptions
 from headwise.core.attention import Windowed
 from headwise.core.build import build
 from headwise.core.transformer import Transformer
@@ -25,7 +25,6 @@ from headwise.pytorch.search import captured
 from headwise.pytorch.search.captured import CapturedStep, CapturedSteps, capturable, has_fixed_shapes
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.search.engine import decode_tokens
-from headwise.runtime.search.request import Bounds
 
 READING = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::nonzero")
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -187,7 +186,7 @@ def test_texts_continue_as_without_captured_steps(
 ) -> None:
     network = random_parameters(build(NetworkConfig("gpt2", 12, decoder=replace(TEXT, **changes), head="language")))
     n = len(prompts)
-    limits = Bounds(np.full(n, 18), np.full(n, 40), np.full((n, 0), -1))
+    limits = Limits(np.full(n, 18), np.full(n, 40), np.full((n, 0), -1))
     options = SearchOptions(beam_size=beam_size, n_best=beam_size, suppressed=())
     found = TorchText(network).search(prompts, limits, options)
     monkeypatch.setattr(captured, "capturable", lambda model: False)

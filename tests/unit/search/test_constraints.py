@@ -7,14 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwise.contract import Limits, SearchOptions
 from headwise.core.search import (
     FREE,
-    Limits,
     ban_repeated_ngrams,
     ban_tokens,
     constrain,
     end_if_stuck,
     force,
+    repeat,
     take,
 )
 
@@ -69,20 +70,20 @@ def test_a_forced_token_keeps_its_log_prob():
 def test_prefix_overrides_other_constraints():
     rows = limits([0, 0], [[3, 3], [4, FREE]])
     history = torch.tensor([[3], [4]])
-    allowed = constrain(torch.zeros(2, 5), history, rows, (0, 1), no_repeat_ngram=1, eos_id=2)
+    allowed = constrain(torch.zeros(2, 5), history, rows, SearchOptions(suppressed=(0, 1), no_repeat_ngram=1))
     assert possible(allowed) == [[3], [2, 3]]
-    allowed = constrain(torch.zeros(2, 5), torch.tensor([[3, 3], [4, 3]]), rows, (0, 1), 0, eos_id=2)
+    allowed = constrain(torch.zeros(2, 5), torch.tensor([[3, 3], [4, 3]]), rows, SearchOptions(suppressed=(0, 1)))
     assert possible(allowed) == [[2, 3, 4], [2, 3, 4]]
 
 
 @pytest.mark.parametrize(("length", "may_end"), [(1, False), (2, True)])
 def test_no_end_before_the_minimum_length(length, may_end):
-    allowed = constrain(torch.zeros(1, 5), torch.full((1, length), 4), limits([2], [[]]), (), 0, eos_id=2)
+    allowed = constrain(torch.zeros(1, 5), torch.full((1, length), 4), limits([2], [[]]), SearchOptions())
     assert (2 in possible(allowed)[0]) == may_end
 
 
 def test_take_and_repeat_apply_to_every_field():
     rows = limits([1, 2], [[5], [6]])
     assert take(rows, torch.tensor([1])).prefix.tolist() == [[6]]
-    repeated = rows.repeat(2)
+    repeated = repeat(rows, 2)
     assert repeated.min_length.tolist() == [1, 1, 2, 2] and repeated.prefix.tolist() == [[5], [5], [6], [6]]

@@ -21,7 +21,7 @@ from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.search.engine import decode_tokens
-from headwise.runtime.search.request import SearchRequest, TooLarge, batches, bounds, random_stream
+from headwise.runtime.search.request import SearchRequest, TooLarge, batches, bounds, random_stream, search_options
 
 VOCAB = 10
 EOS = 2
@@ -313,7 +313,7 @@ def test_an_engine_gets_the_settings(name, value):
 
     class Told:
         def search(self, sources, limits, options, few, stop=None):
-            told.append(f"{limits} {options}")
+            told.append(f"{limits}" if name.endswith(("_factor", "_extra")) else f"{limits} {options}")
             return [[Hypothesis([4], -1.0, -1.0, [-1.0])] for _ in sources]
 
         begin = search
@@ -321,6 +321,14 @@ def test_an_engine_gets_the_settings(name, value):
     for config in (SearchSettings(), SearchSettings(**{name: value})):
         decode_tokens(engine_of(Told()), [[5, 6, 7, 8]], config)
     assert told[0] != told[1]
+
+
+def test_an_engine_gets_the_special_ids():
+    config = SearchSettings(**IN_THE_SEARCH | {"max_length_factor": 0.0})  # with which `forced_end` applies
+    special = SpecialIds(5, 6, 7, 8, (9,), 10, (11,), (12,), (13,), (14,), (((4, 3), 1.0),))
+    options = search_options(config, special)
+    for record in (config, special):
+        assert {f.name: getattr(options, f.name) for f in fields(record)} == vars(record)
 
 
 @settings(max_examples=50)

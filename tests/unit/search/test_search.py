@@ -31,9 +31,9 @@ def word_log_probs(logits_of):
 def run(table_step, start_cache, make_limits):
     """Searches for sentences with these numbers; returns the hypotheses and the cache."""
 
-    def run(search, sentences, longest, options, vocab=3, **kwargs):
+    def run(search, sentences, longest, options, vocab=3, **limits):
         cache = start_cache(list(sentences))
-        found = search(table_step(vocab), cache, make_limits(longest), options, **kwargs)
+        found = search(table_step(vocab), cache, replace(make_limits(longest), **limits), options)
         return found, cache
 
     return run
@@ -254,7 +254,7 @@ def test_samples_follow_the_distribution(start_cache, make_limits):
         return probs.log().expand(len(tokens), -1)
 
     options = replace(PLAIN, n_best=4000)
-    [found] = sample(step, start_cache([0]), make_limits([1]), options, torch.tensor([5]))
+    [found] = sample(step, start_cache([0]), replace(make_limits([1]), streams=torch.tensor([5])), options)
     share = [sum(h.tokens == tokens for h in found) / 4000 for tokens in ([], [2], [3])]
     assert share == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
     assert isinstance(found[0], Hypothesis) and found[0].log_prob == pytest.approx(math.log(0.5), abs=1e-6)

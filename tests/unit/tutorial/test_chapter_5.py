@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.contract import SearchOptions
-from headwise.core.search import Limits, greedy
+from headwise.contract import Limits, SearchOptions
+from headwise.core.search import greedy
 from headwise.lab.tutorial import check
 from headwise.lab.tutorial.chapter_5 import ALPHA, LOG_PROBS
 

@@ -8,27 +8,25 @@ import torch
 from jaxtyping import Float, Float64, Int, Int64
 from torch import Tensor
 
-from headwise.contract import Hypothesis, SearchOptions
-from headwise.core.search import Cache, Limits, Paths, Step, search_steps, start_paths
+from headwise.contract import Hypothesis, Limits, SearchOptions
+from headwise.core.search import Cache, Paths, Step, repeat, search_steps, start_paths
 
 
-def sample(
-    step: Step, cache: Cache, limits: Limits, options: SearchOptions, streams: Int[Tensor, " batch"]
-) -> list[list[Hypothesis]]:
+def sample(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> list[list[Hypothesis]]:
     """`options.n_best` independent samples per sentence, best score first.
 
-    `streams` numbers the random stream of each sentence. Scores do not depend on the temperature.
+    `limits.streams` numbers the random stream of each sentence. Scores do not depend on the temperature.
     """
-    batch, device = len(streams), streams.device
+    batch, device = len(limits.streams), limits.streams.device
     sentence = torch.arange(batch, device=device).repeat_interleave(options.n_best)
     copy = torch.arange(options.n_best, device=device).repeat(batch)
     if options.n_best > 1:
         cache.select(sentence)
-    paths = start_paths(sentence, limits.repeat(options.n_best), streams[sentence], copy)
+    paths = start_paths(sentence, repeat(limits, options.n_best), copy)
 
     def pick(log_probs: Tensor, paths: Paths) -> Tensor:
-        position = paths.tokens.size(1)
-        return sample_token(log_probs, stream_uniforms(options.seed, paths.stream, paths.copy, position), options)
+        uniforms = stream_uniforms(options.seed, paths.limits.streams, paths.copy, paths.tokens.size(1))
+        return sample_token(log_probs, uniforms, options)
 
     found = search_steps(step, cache, paths, options, pick)
     return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]

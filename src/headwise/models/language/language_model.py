@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float32
 from numpy.typing import NDArray
 
-from headwise.contract import Hypothesis, SearchOptions, TextNetwork
+from headwise.contract import Hypothesis, Limits, SearchOptions, TextNetwork
 from headwise.device import usable_threads
 from headwise.errors import UserError
 from headwise.evaluate.language import LanguageReport, Perplexity
@@ -32,7 +32,6 @@ from headwise.runtime.native.reading import token_log_probs
 from headwise.runtime.native.search import Search
 from headwise.runtime.search.cancellation import set_when_cancelled
 from headwise.runtime.search.engine import greedy_steps, run_in_threads
-from headwise.runtime.search.request import Bounds
 from headwise.runtime.search.streaming import growing_text, stop_at, until_stop
 from headwise.runtime.tokenizers.vocabulary import bare, fingerprint
 from headwise.text.files.documents import DocumentTokenizer, count_bytes, prepare_documents, spool_files
@@ -228,17 +227,18 @@ class LibraryText:
         self.network = network
 
     def search(
-        self, prompts: Sequence[Sequence[int]], limits: Bounds, options: SearchOptions
+        self, prompts: Sequence[Sequence[int]], limits: Limits, options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """See `TextNetwork.search`."""
         options = _without_start(options)
 
         def search_some(batch: list[int], stop: NDArray[np.int32]) -> list[list[Hypothesis]]:
-            return self.network.search([prompts[i] for i in batch], _limits_of(limits, batch), options, None, stop)
+            own = limits.each(lambda rows: rows[batch])
+            return self.network.search([prompts[i] for i in batch], own, options, None, stop)
 
         return _in_threads(len(prompts), search_some)
 
-    def stream(self, prompt: Sequence[int], limits: Bounds, options: SearchOptions) -> Iterator[int]:
+    def stream(self, prompt: Sequence[int], limits: Limits, options: SearchOptions) -> Iterator[int]:
         """See `TextNetwork.stream`."""
         options = _without_start(options)
 
@@ -262,12 +262,6 @@ class LibraryText:
 def _without_start(options: SearchOptions) -> SearchOptions:
     """A prompt takes the place of the start token, which is not part of n-grams either."""
     return replace(options, bos_id=0, bos_in_ngrams=False)
-
-
-def _limits_of(limits: Bounds, batch: Sequence[int]) -> Bounds:
-    streams = None if limits.streams is None else limits.streams[batch]
-    context = None if limits.context is None else limits.context[batch]
-    return Bounds(limits.min_length[batch], limits.max_length[batch], limits.prefix[batch], streams, context=context)
 
 
 def _in_threads(count: int, run: Callable[[list[int], NDArray[np.int32]], list[Result]]) -> list[Result]:

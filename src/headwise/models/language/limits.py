@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from headwise.contract import Limits
 from headwise.runtime.checkpoint.generation_config import GenerationConfig
-from headwise.runtime.search.request import Bounds, prompt_context
+from headwise.runtime.search.request import prompt_context
 
 
-def output_bounds(room: Sequence[int | None], config: GenerationConfig, prompts: Sequence[Sequence[int]]) -> Bounds:
-    """The length limits of outputs, without their forced start tokens.
+def output_bounds(room: Sequence[int | None], config: GenerationConfig, prompts: Sequence[Sequence[int]]) -> Limits:
+    """The length limits of outputs, without their forced start tokens; if they are sampled, all with stream 0.
 
     `room` is the number of positions left for each row, None = no limit; `prompts` are what the decoder reads first.
     """
@@ -19,4 +20,5 @@ def output_bounds(room: Sequence[int | None], config: GenerationConfig, prompts:
     shortest = [min(least, length - 1) if config.can_end else 0 for length in longest]
     context = prompt_context(prompts) if settings.repetition_penalty != 1 or config.special.sequence_bias else None
     lengths = np.array(shortest, np.int64), np.array(longest, np.int64)
-    return Bounds(*lengths, np.zeros((len(room), 0), np.int64), context=context)
+    streams = np.zeros(len(room), np.int64) if settings.sample else None
+    return Limits(*lengths, np.zeros((len(room), 0), np.int64), streams, context=context)

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from headwise.contract import Hypothesis, Stop, TextNetwork
+from headwise.contract import Hypothesis, Limits, Stop, TextNetwork
 from headwise.errors import UserError
 from headwise.evaluate.language import Perplexity
 from headwise.models.language.limits import output_bounds
 from headwise.runtime.checkpoint.generation_config import GenerationConfig
-from headwise.runtime.search.request import Bounds, non_finite_error, random_stream, search_options
+from headwise.runtime.search.request import non_finite_error, random_stream, search_options
 
 
 def continue_prompts(
@@ -54,8 +54,8 @@ def stream_continuation(
     yield from network.stream(prompt, text_bounds([prompt], config, max_len), options)
 
 
-def text_bounds(prompts: Sequence[Sequence[int]], config: GenerationConfig, max_len: int | None) -> Bounds:
-    """The length limits of continuations, with random streams if they are sampled."""
+def text_bounds(prompts: Sequence[Sequence[int]], config: GenerationConfig, max_len: int | None) -> Limits:
+    """The length limits of continuations, with random streams of the prompts if they are sampled."""
     bounds = output_bounds([room_after(prompt, max_len) for prompt in prompts], config, prompts)
     if not config.settings.sample:
         return bounds

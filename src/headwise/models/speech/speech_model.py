@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from jaxtyping import Float32
 
-from headwise.contract import Hypothesis, SearchOptions, SpeechNetwork
+from headwise.contract import Hypothesis, Limits, SearchOptions, SpeechNetwork
 from headwise.device import usable_threads
 from headwise.errors import UserError
 from headwise.evaluate.transcripts import TranscriptReport, check_jiwer, normalizer_of, transcript_report
@@ -53,7 +53,6 @@ from headwise.runtime.native.search import Search
 from headwise.runtime.native.speech import CompiledSpeech
 from headwise.runtime.native.threads import use_threads
 from headwise.runtime.search.cancellation import set_when_cancelled
-from headwise.runtime.search.request import Bounds
 from headwise.text.files.audio import HOP, RATE, log_mel, read_audio
 from headwise.text.files.recordings import Recording, read_recordings
 
@@ -229,7 +228,7 @@ class LibrarySpeech:
         return _interruptible(self._stop, lambda: self.network.encode(mel, self._stop))
 
     def search(
-        self, memory: Decoding, prompt: Sequence[int], limits: Bounds, options: SearchOptions
+        self, memory: Decoding, prompt: Sequence[int], limits: Limits, options: SearchOptions
     ) -> list[Hypothesis]:
         """See `SpeechNetwork.search`."""
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from headwise.contract import NEVER, Hypothesis, SearchOptions, SpeechNetwork, TimestampRules
+from headwise.contract import NEVER, Hypothesis, Limits, SearchOptions, SpeechNetwork, TimestampRules
 from headwise.errors import UserError
 from headwise.models.language.limits import output_bounds
 from headwise.runtime.checkpoint.generation_config import GenerationConfig
-from headwise.runtime.search.request import Bounds, non_finite_error, search_options
+from headwise.runtime.search.request import non_finite_error, search_options
 from headwise.runtime.tokenizers.vocabulary import Vocabulary
 
 STEP = 0.02  # seconds between two timestamps; two frames of the spectrogram
@@ -134,12 +134,11 @@ def window_hypotheses(
     return found
 
 
-def window_bounds(windows: int, prompt: Sequence[int], config: GenerationConfig, max_len: int | None) -> Bounds:
+def window_bounds(windows: int, prompt: Sequence[int], config: GenerationConfig, max_len: int | None) -> Limits:
     """The length limits of the outputs for so many windows; `max_len` is the number of the decoder's positions."""
     room = None if max_len is None else max_len - len(prompt) + 1
     special = replace(config.special, forced=())
-    bounds = output_bounds([room] * windows, replace(config, special=special), [prompt] * windows)
-    return replace(bounds, streams=np.zeros(windows, np.int64)) if config.settings.sample else bounds
+    return output_bounds([room] * windows, replace(config, special=special), [prompt] * windows)
 
 
 def speech_search_options(

@@ -131,5 +131,5 @@ def search_captions(
     prompts = torch.tensor([prompt] * len(memory), device=memory.device)
     prefilled = prefill(engine_step(network), network.start_cache(memory), prompts)
     limits = output_limits([room] * len(memory), config, prompts.tolist(), memory.device)
-    options = with_ngram_context(search_options(config.settings, config.special, stop_function=stop), prompt)
-    return search(engine_step(network), prefilled, limits, options, config.settings.sample, [0] * len(memory))
+    options = with_ngram_context(search_options(config.settings, config.special, stop_function=stop))
+    return search(engine_step(network), prefilled, limits, options)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headwise.contract import Hypothesis, SearchOptions, TextNetwork
+from headwise.contract import Hypothesis, Limits, SearchOptions, TextNetwork
 from headwise.models.encoding.fill import Filling, fillings
 from headwise.models.encoding.vectors import TextEmbedder, pad_id_of, text_embedder
 from headwise.pytorch.checkpoint.adapters import open_tensors
@@ -20,10 +20,10 @@ from headwise.pytorch.inspect.inputs import ContinuedText
 from headwise.pytorch.models.inputs import next_tokens, text_to_continue
 from headwise.pytorch.models.model import ModelInTorch
 from headwise.pytorch.search.captured import captured_steps
-from headwise.pytorch.search.decoding import Prefilled, limits_of, prefill, search, stream
+from headwise.pytorch.search.decoding import Prefilled, prefill, search, step_after_prefill
 from headwise.pytorch.search.encoder import DecoderEmbedder, TorchEncoder
 from headwise.pytorch.search.permutation import ContentStream, LeftToRight, QueryStream
-from headwise.runtime.search.request import Bounds
+from headwise.pytorch.search.stepwise import stream_tokens, to_torch
 
 LOGITS = 512  # positions whose logits are computed at once: the memory of a long window, by the vocabulary
 
@@ -94,19 +94,17 @@ class TorchText:
 
     @torch.inference_mode()
     def search(
-        self, prompts: Sequence[Sequence[int]], limits: Bounds, options: SearchOptions
+        self, prompts: Sequence[Sequence[int]], limits: Limits, options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """See `TextNetwork.search`."""
-        streams = [] if limits.streams is None else limits.streams.tolist()
-        arguments = limits_of(limits, self._device), options, limits.streams is not None, streams
-        return search(captured_steps(self.network, self._step), self._prefilled(prompts), *arguments)
+        step = captured_steps(self.network, self._step)
+        return search(step, self._prefilled(prompts), to_torch(limits, self._device), options)
 
     @torch.inference_mode()
-    def stream(self, prompt: Sequence[int], limits: Bounds, options: SearchOptions) -> Iterator[int]:
+    def stream(self, prompt: Sequence[int], limits: Limits, options: SearchOptions) -> Iterator[int]:
         """See `TextNetwork.stream`."""
-        streams = [] if limits.streams is None else limits.streams.tolist()
-        arguments = limits_of(limits, self._device), options, limits.streams is not None, streams
-        yield from stream(captured_steps(self.network, self._step), self._prefilled([prompt]), *arguments)
+        step = step_after_prefill(captured_steps(self.network, self._step))
+        yield from stream_tokens(step, self._prefilled([prompt]), to_torch(limits, self._device), options)
 
     @torch.inference_mode()
     def log_probs(self, texts: Sequence[Sequence[int]], firsts: Sequence[int]) -> list[Float[np.ndarray, " _"]]:

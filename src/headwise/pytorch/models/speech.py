@@ -9,17 +9,16 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from headwise.contract import Hypothesis, SearchOptions, SpeechNetwork
+from headwise.contract import Hypothesis, Limits, SearchOptions, SpeechNetwork
 from headwise.core.transformer import Transformer
 from headwise.models.speech.transcribe import WhisperTokens, speech_search_options, window_bounds
 from headwise.pytorch.inspect.importance import Example
 from headwise.pytorch.inspect.inputs import TranscribedSound
 from headwise.pytorch.models.inputs import described_input, transcribed_sound
 from headwise.pytorch.models.model import ModelInTorch
-from headwise.pytorch.search.decoding import limits_of, prefill, search
-from headwise.pytorch.search.stepwise import engine_step
+from headwise.pytorch.search.decoding import prefill, search
+from headwise.pytorch.search.stepwise import engine_step, to_torch
 from headwise.runtime.checkpoint.generation_config import GenerationConfig
-from headwise.runtime.search.request import Bounds
 
 
 class SpeechInTorch(ModelInTorch):
@@ -53,7 +52,7 @@ class TorchSpeech:
         self,
         memory: Float[Tensor, "1 positions d_model"],
         prompt: Sequence[int],
-        limits: Bounds,
+        limits: Limits,
         options: SearchOptions,
     ) -> list[Hypothesis]:
         """See `SpeechNetwork.search`."""
@@ -87,12 +86,10 @@ def search_windows(
     network: Transformer,
     memory: Float[Tensor, "windows positions d_model"],
     prompt: Sequence[int],
-    limits: Bounds,
+    limits: Limits,
     options: SearchOptions,
 ) -> list[list[Hypothesis]]:
     """`SpeechNetwork.search` for several encoded windows together."""
     prompts = torch.tensor([list(prompt)] * len(memory), device=memory.device)
     prefilled = prefill(engine_step(network), network.start_cache(memory), prompts)
-    streams = [] if limits.streams is None else limits.streams.tolist()
-    arguments = limits_of(limits, memory.device), options, limits.streams is not None, streams
-    return search(engine_step(network), prefilled, *arguments)
+    return search(engine_step(network), prefilled, to_torch(limits, memory.device), options)

@@ -16,12 +16,11 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from headwise.contract import FREE, Hypothesis, SearchOptions
+from headwise.contract import FREE, Hypothesis, Limits, SearchOptions
 from headwise.core.search import (
     BeamState,
     Cache,
     Continuations,
-    Limits,
     Step,
     advance,
     continued,
@@ -31,6 +30,7 @@ from headwise.core.search import (
     move,
     next_log_probs,
     ranked,
+    repeat,
     retire_beams,
     start_beams,
 )
@@ -47,7 +47,7 @@ def phrase_search(step: Step, cache: Cache, limits: Limits, options: SearchOptio
     while True:
         live, phrases = state.tokens.size(1), state.limits.phrases
         assert phrases is not None
-        log_probs = next_log_probs(step, cache, flatten_beams(state.tokens), state.limits.repeat(live), options)
+        log_probs = next_log_probs(step, cache, flatten_beams(state.tokens), repeat(state.limits, live), options)
         log_probs = _without_ends(log_probs, flatten_beams(_complete(reached, phrases)), options)
         candidates = _candidates(state, log_probs, reached, options)
         reached = progress(gather_beams(reached, candidates.parents), phrases, candidates.tokens)

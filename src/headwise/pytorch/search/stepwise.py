@@ -19,6 +19,7 @@ from headwise.contract import (
     Continuation,
     EncoderDecoder,
     Hypothesis,
+    Limits,
     SearchCancelled,
     SearchEngine,
     SearchOptions,
@@ -27,7 +28,6 @@ from headwise.core.extensions.sampling import sample, sample_token, stream_unifo
 from headwise.core.search import (
     Cache,
     Continuations,
-    Limits,
     Step,
     allowed_log_probs,
     beam_search,
@@ -42,7 +42,7 @@ from headwise.core.translate import pad_right, step_of
 from headwise.pytorch.search.captured import captured_steps
 from headwise.pytorch.search.phrases import phrase_search
 from headwise.runtime.search.candidates import Candidates
-from headwise.runtime.search.request import Bounds, non_finite_error
+from headwise.runtime.search.request import non_finite_error
 from headwise.runtime.search.speculative import cannot_truncate
 
 
@@ -63,7 +63,7 @@ class TorchEngine:
     def search(
         self,
         sources: Sequence[Sequence[int]],
-        limits: Bounds,
+        limits: Limits,
         options: SearchOptions,
         candidates: Candidates | None,
         stop: NDArray[np.int32] | None = None,
@@ -75,14 +75,12 @@ class TorchEngine:
             arguments = step, start.cache, start.limits, start.options
             if start.limits.phrases is not None:
                 return phrase_search(*arguments)
-            if limits.streams is None:
-                return beam_search(*arguments)
-            return sample(*arguments, torch.from_numpy(limits.streams).to(start.limits.max_length.device))
+            return beam_search(*arguments) if limits.streams is None else sample(*arguments)
 
     def begin(
         self,
         sources: Sequence[Sequence[int]],
-        limits: Bounds,
+        limits: Limits,
         options: SearchOptions,
         candidates: Candidates | None,
         stop: object = None,
@@ -92,7 +90,7 @@ class TorchEngine:
             start = start_search(self.model, sources, limits, options, candidates)
         if options.beam_size > 1 and limits.streams is None:
             return StepwiseBeamSearch(self.model, start)
-        return StepwiseSingleSearch(self.model, start, limits.streams)
+        return StepwiseSingleSearch(self.model, start)
 
     def read(self, source: Sequence[int]) -> "TorchDraftState":
         """A draft for a source with its end tokens; see `runtime.search.drafts`."""
@@ -134,13 +132,12 @@ class Start:
     cache: Any
     limits: Limits
     options: SearchOptions
-    prompt: tuple[int, ...]  # tokens that the decoder reads first
 
 
 def start_search(
     model: EncoderDecoder,
     sources: Sequence[Sequence[int]],
-    limits: Bounds,
+    limits: Limits,
     options: SearchOptions,
     candidates: Candidates | None = None,
 ) -> Start:
@@ -148,23 +145,26 @@ def start_search(
     device, n_forced = next(iter(model.parameters())).device, options.n_forced
     src, src_mask = (x.to(device) for x in pad_right(sources))
     cache = model.start_cache(model.encode(src, src_mask), src_mask)
-    prompt = tuple(options.prompt)
-    options = with_ngram_context(options, prompt)
-    own = replace(to_limits(limits, n_forced, candidates).to(device), context=src.new_tensor([prompt] * len(src)))
-    return Start(_after(engine_step(model), prompt), cache, own, options, prompt)
+    after_prompt = replace(
+        limits,
+        min_length=limits.min_length - n_forced,
+        max_length=limits.max_length - n_forced,
+        prefix=limits.prefix[:, n_forced:],
+        context=np.array([options.prompt] * len(sources)),
+        barred=None if candidates is None else candidates.barred(),
+    )
+    step = _after(engine_step(model), options.prompt)
+    return Start(step, cache, to_torch(after_prompt, device), with_ngram_context(options))
 
 
-def with_ngram_context(options: SearchOptions, prompt: Sequence[int]) -> SearchOptions:
+def with_ngram_context(options: SearchOptions) -> SearchOptions:
     """The options with the prompt as part of n-grams that must not repeat."""
-    return replace(options, ngram_context=tuple(prompt if options.bos_in_ngrams else prompt[1:]))
+    return replace(options, ngram_context=tuple(options.prompt) if options.bos_in_ngrams else options.forced)
 
 
-def to_limits(bounds: Bounds, n_forced: int = 0, candidates: Candidates | None = None) -> Limits:
-    """Bounds after the first `n_forced` tokens, as tensors."""
-    own = bounds.min_length - n_forced, bounds.max_length - n_forced, bounds.prefix[:, n_forced:]
-    barred = None if candidates is None else torch.from_numpy(candidates.barred())
-    phrases = torch.from_numpy(bounds.phrases) if bounds.phrases.size else None
-    return Limits(*(torch.from_numpy(np.ascontiguousarray(x)) for x in own), barred=barred, phrases=phrases)
+def to_torch(limits: Limits, device: torch.device) -> Limits:
+    """The limits of a request as tensors."""
+    return limits.each(lambda array: torch.from_numpy(np.ascontiguousarray(array)).to(device))
 
 
 def engine_step(model: EncoderDecoder) -> Step:
@@ -205,7 +205,7 @@ class StepwiseBeamSearch:
 
     def __init__(self, model: EncoderDecoder, start: Start) -> None:
         self._model, self._found = model, [list[Hypothesis]()]
-        self._forced = list(start.prompt[1:])
+        self._forced = list(start.options.forced)
         self._steps = beam_steps(start.step, start.cache, start.limits, start.options, self._found)
 
     def advance(self, guesses: Sequence[int] = ()) -> list[list[Continuation]]:
@@ -238,13 +238,12 @@ def _listed(ranked: Continuations) -> list[Continuation]:
 class StepwiseSingleSearch:
     """A `StepwiseSearch` that is greedy, or one sample."""
 
-    def __init__(self, model: EncoderDecoder, start: Start, streams: Any) -> None:
-        """`streams` holds the random stream of a sample; None for greedy search."""
+    def __init__(self, model: EncoderDecoder, start: Start) -> None:
         self._model, self._start = model, start
-        self._forced, self._fed = list(start.prompt[1:]), 0
+        self._forced, self._fed = list(start.options.forced), 0
         self._tokens, self._log_probs = list[int](), list[float]()
         self._ended = False
-        self._choose = _chooser(start.options, streams)
+        self._choose = _chooser(start.options, start.limits.streams)
 
     @property
     def can_truncate(self) -> bool:
@@ -277,7 +276,7 @@ class StepwiseSingleSearch:
     def _logits(self, guesses: Sequence[int]) -> Float[Tensor, "new vocab"]:
         """The logits after the output so far, and after each guess."""
         start, cache = self._start, self._start.cache
-        whole = [*start.prompt, *self._tokens]
+        whole = [*start.options.prompt, *self._tokens]
         if self._fed >= len(whole):  # the last guesses were wrong
             self._fed = len(whole) - 1
             cache.truncate(self._fed)
@@ -307,19 +306,18 @@ def _chooser(options: SearchOptions, streams: Any) -> Callable[[Tensor, int], in
     """A function that chooses a token from log-probabilities (1, vocab) at a position, as in a batch."""
     if streams is None:
         return lambda log_probs, position: int(highest(log_probs))
-    row, copy = torch.from_numpy(streams), torch.tensor([0])
 
     def choose(log_probs: Tensor, position: int) -> int:
-        uniforms = stream_uniforms(options.seed, row, copy, position)
-        return int(sample_token(log_probs, uniforms.to(log_probs.device), options))
+        uniforms = stream_uniforms(options.seed, streams, torch.zeros_like(streams), position)
+        return int(sample_token(log_probs, uniforms, options))
 
     return choose
 
 
 @torch.inference_mode()
-def stream_tokens(step: Step, cache: Cache, limits: Limits, options: SearchOptions, streams: Any) -> Iterator[int]:
-    """The tokens of a single row, without the end token; `streams` as in `StepwiseSingleSearch`."""
-    history, choose = limits.max_length.new_zeros(1, 0), _chooser(options, streams)
+def stream_tokens(step: Step, cache: Cache, limits: Limits, options: SearchOptions) -> Iterator[int]:
+    """The tokens of a single row, greedy or sampled, without the end token."""
+    history, choose = limits.max_length.new_zeros(1, 0), _chooser(options, limits.streams)
     while history.size(1) < int(limits.max_length):
         log_probs = next_log_probs(step, cache, history, limits, options)
         token = choose(log_probs, history.size(1))

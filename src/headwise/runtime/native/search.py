@@ -3,19 +3,22 @@
 Results are those of `core.search` and `core.extensions.sampling` with torch. Sources are encoded in `network`.
 """
 
-from collections.abc import Sequence
-from ctypes import byref, c_void_p, cast
+from collections.abc import Mapping, Sequence
+from ctypes import Structure, byref, c_void_p, cast
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from weakref import finalize
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headwise.contract import FREE, Continuation, Hypothesis, SearchOptions, Stop
+from headwise.contract import FREE, Continuation, Hypothesis, Limits, SearchOptions, Stop, TimestampRules
 from headwise.device import usable_threads
 from headwise.runtime.native import library as c
 from headwise.runtime.native.arrays import addresses, all_below, at, floats
 from headwise.runtime.native.threads import use_threads
+
+Struct = TypeVar("Struct", bound=Structure)
 
 EARLY_STOPPING = ("exact", "no", "yes", "never")  # in the order of `EarlyStopping` in search.h
 
@@ -35,50 +38,50 @@ class StopCallback:
             return True
 
 
-def options_of(settings: SearchOptions, sampled: bool) -> tuple[c.Options, list[Any]]:
-    """The C struct, and the arrays it points to, which must outlive it; the first one holds the end tokens.
+def options_of(options: SearchOptions, sampled: bool) -> tuple[c.Options, dict[str, NDArray[Any]]]:
+    """The C struct, and the arrays it points to by their names, which must outlive it.
 
-    `stop_function` is not in it. With `sampled`, `n_best` independent samples replace the beam.
+    `stop` is NULL. With `sampled`, `n_best` independent samples replace the beam.
     """
-    assert not settings.ngram_context, "set by the compiled library itself"
-    assert not settings.rules, "not supported by the compiled library"
-    assert settings.early_stopping in EARLY_STOPPING
-    beam_size, copies = (1, settings.n_best) if sampled else (settings.beam_size, 1)
-    ends = (settings.eos_id, *settings.other_ends)
-    kept = [np.array(ids, np.int32) for ids in (ends, settings.never_generated, settings.suppressed_first)]
-    options = c.Options(
-        beam_size=beam_size,
-        pool=settings.n_best if settings.early_stopping == EARLY_STOPPING[0] and not sampled else beam_size,
-        bos_id=settings.bos_id,
-        copies=copies,
-        n_forced=settings.n_forced,
-        forced_end=settings.forced_end or 0,
-        end_at=0 if settings.forced_end is None else settings.end_at,
-        early_stopping=EARLY_STOPPING.index(settings.early_stopping),
-        length_penalty=settings.length_penalty,
-        no_repeat_ngram=settings.no_repeat_ngram,
-        bos_in_ngrams=settings.bos_in_ngrams,
-        top_k=settings.top_k,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        among_allowed=settings.among_allowed,
-        n_biases=len(settings.sequence_bias),
-        repetition_penalty=settings.repetition_penalty,
-        of_logits=settings.of_logits,
-    )
-    if times := settings.timestamps:
-        options.first_timestamp, options.no_timestamps = times.first, times.never
-        options.latest_first = -1 if times.latest_first is None else times.latest_first
-    options.ends, options.suppressed, options.suppressed_first = (
-        c.Ids(c_void_p(ids.ctypes.data), len(ids)) for ids in kept
-    )
-    if settings.sequence_bias:
-        longest = max(len(sequence) for sequence, _ in settings.sequence_bias)
-        rows = [[*[FREE] * (longest - len(sequence)), *sequence] for sequence, _ in settings.sequence_bias]
-        biased, biases = np.array(rows, np.int32), np.array([bias for _, bias in settings.sequence_bias], np.float32)
-        options.biased, options.biases, options.biased_length = at(biased), at(biases), longest
-        kept += [biased, biases]
-    return options, kept
+    assert not options.ngram_context, "set by the compiled library itself"
+    assert not options.rules, "not supported by the compiled library"
+    assert options.early_stopping in EARLY_STOPPING
+    beam_size, copies = (1, options.n_best) if sampled else (options.beam_size, 1)
+    times, biases = options.timestamps or TimestampRules(0, 0, 0), options.sequence_bias
+    lists = {
+        "ends": (options.eos_id, *options.other_ends),
+        "suppressed": options.never_generated,
+        "suppressed_first": options.suppressed_first,
+    }
+    arrays = {name: np.array(ids, np.int32) for name, ids in lists.items()}
+    own: dict[str, Any] = {name: c.Ids(at(ids), len(ids)) for name, ids in arrays.items()}
+    longest = max((len(sequence) for sequence, _ in biases), default=0)
+    if biases:
+        rows = [[*[FREE] * (longest - len(sequence)), *sequence] for sequence, _ in biases]
+        arrays |= {"biased": np.array(rows, np.int32), "biases": np.array([bias for _, bias in biases], np.float32)}
+    own |= {name: at(arrays.get(name)) for name in ("biased", "biases")}
+    own |= {
+        "beam_size": beam_size,
+        "pool": options.n_best if options.early_stopping == EARLY_STOPPING[0] and not sampled else beam_size,
+        "copies": copies,
+        "forced_end": options.forced_end or 0,
+        "end_at": 0 if options.forced_end is None else options.end_at,
+        "early_stopping": EARLY_STOPPING.index(options.early_stopping),
+        "stop": c.STOP(),
+        "first_timestamp": times.first,
+        "no_timestamps": times.never,
+        "latest_first": -1 if times.latest_first is None else times.latest_first,
+        "n_biases": len(biases),
+        "biased_length": longest,
+    }
+    return filled(c.Options, own, options), arrays
+
+
+def filled(kind: type[Struct], own: Mapping[str, Any], record: object) -> Struct:
+    """A C struct with its `own` values; the others are those that the record has under the same names."""
+    names = [field[0] for field in kind._fields_]
+    assert own.keys() <= {*names}, f"unknown fields: {own.keys() - {*names}}"
+    return kind(**{name: own[name] if name in own else getattr(record, name) for name in names})
 
 
 class Search:
@@ -88,25 +91,28 @@ class Search:
         decodings: new decodings of the same sources by networks with one vocabulary; their log-probabilities are
             averaged.
         settings: with candidates without `stop_function`, `timestamps` and `among_allowed`.
-        limits: `runtime.search.request.Bounds`; with `streams`, `n_best` samples of each source.
+        limits: with `streams`, `n_best` samples of each source; without `barred`.
         candidates: `runtime.search.candidates.Candidates`, or None for the whole vocabulary. C works with columns,
             which are indices into the candidates; all ids are converted here.
     """
 
-    def __init__(self, decodings: Sequence[Any], settings: SearchOptions, limits: Any, candidates: Any = None) -> None:
+    def __init__(
+        self, decodings: Sequence[Any], settings: SearchOptions, limits: Limits, candidates: Any = None
+    ) -> None:
         whole = [decoding.network.output for decoding in decodings]
         outputs = whole if candidates is None else [output.rows(candidates.ids) for output in whole]
         self._decodings, self._n_best, self._vocab = tuple(decodings), settings.n_best, outputs[0].d_out
         self._candidates, self._seed = candidates, settings.seed
         for tokens in (limits.prefix, limits.phrases):
-            decodings[0].network.check_tokens(tokens[tokens >= 0], "tgt")
+            if tokens is not None:
+                decodings[0].network.check_tokens(tokens[tokens >= 0], "tgt")
         if candidates is not None:
             settings, limits = _to_columns(settings, candidates), _limits_in_columns(limits, candidates)
         self._check(settings, limits)
         for decoding in decodings:
             longest = decoding.prompt_lengths + limits.max_length - (decoding.prompt_lengths > 0)
             decoding.network.extend_positions(int(longest.max()))
-        self._options, self._lists = options_of(settings, limits.streams is not None)
+        self._options, self._arrays = options_of(settings, limits.streams is not None)
         self._stop = StopCallback(settings.stop_function) if settings.stop_function else None
         if self._stop:
             assert candidates is None, "stop strings are for the whole vocabulary"
@@ -119,7 +125,7 @@ class Search:
             at(ids),
             at(barred),
             byref(self._options),
-            byref(self._bounds(limits)),
+            byref(self._in_c(limits)),
             byref(self._results(int(limits.max_length.max()))),
         )
         self._kept = outputs, members, ids, barred  # C has pointers to them
@@ -135,14 +141,14 @@ class Search:
     def advance(self, guesses: Sequence[int] = ()) -> list[list[Continuation]]:
         """See `StepwiseSearch.advance`; for one source."""
         assert self._decodings[0].sentences == self._options.copies == 1, "one source and one output"
-        assert not self._limits[-1].size, "no phrases"
+        assert self._limits.phrases is None, "no phrases"
         assert not self._failed, "the search has failed"
         greedy = self._options.beam_size == 1 and self._candidates is None
         assert greedy or not len(guesses), "guesses are for greedy search"
         self._decodings[0].network.check_tokens(np.array(guesses, np.int64), "tgt")
         self._begin()
         beam_size, steps = self._options.beam_size, 1 + len(guesses)
-        width = 1 if beam_size == 1 else (1 + len(self._lists[0])) * beam_size
+        width = 1 if beam_size == 1 else (1 + len(self._arrays["ends"])) * beam_size
         counts, guessed = np.zeros(steps, np.int32), np.array(guesses, np.int32)
         ints, reals = np.zeros((3, steps, width), np.int32), np.zeros((2, steps, width), np.float32)
         ranked = c.Ranked(at(counts), *map(at, ints), *map(at, reals))
@@ -162,7 +168,7 @@ class Search:
                 rows[i, options.n_forced : self._lengths[i]].tolist() for rows in (self._tokens, self._token_log_probs)
             )
             tokens, token_log_probs = rows
-            without_end = tokens[:-1] if tokens[-1] in self._lists[0] else tokens
+            without_end = tokens[:-1] if tokens[-1] in self._arrays["ends"] else tokens
             score, log_prob = float(self._scores[i]), float(self._log_probs[i])
             ranked[i // outputs].append(Hypothesis(self._ids(without_end), score, log_prob, token_log_probs))
         return [sorted(hypotheses, key=lambda h: -h.score)[: self._n_best] for hypotheses in ranked]
@@ -183,16 +189,20 @@ class Search:
         if self._stop and self._stop.error:
             raise self._stop.error
 
-    def _bounds(self, limits: Any) -> c.Limits:
-        lengths = (np.ascontiguousarray(x, np.int32) for x in (limits.min_length, limits.max_length, limits.prefix))
+    def _in_c(self, limits: Limits) -> c.Limits:
         seed = (self._seed + 2**63) % 2**64 - 2**63  # the lowest 64 bits
-        streams = None if limits.streams is None else np.array([seed, *limits.streams], np.int64)
-        phrases = np.ascontiguousarray(limits.phrases, np.int32)
-        context = None if limits.context is None else np.ascontiguousarray(limits.context, np.int32)
-        self._limits = (*lengths, streams, context, phrases)
-        of_phrases = at(phrases), *phrases.shape[1:]
-        of_context = at(context), 0 if context is None else context.shape[1]
-        return c.Limits(*map(at, self._limits[:4]), limits.prefix.shape[1], *of_phrases, *of_context)
+        given = limits.each(lambda array: np.ascontiguousarray(array, np.int32))
+        if limits.streams is not None:
+            given = replace(given, streams=np.array([seed, *limits.streams], np.int64))
+        self._limits = given
+        n_phrases, phrase_length = (0, 0) if given.phrases is None else given.phrases.shape[1:]
+        sizes = {
+            "prefix_length": given.prefix.shape[1],
+            "n_phrases": n_phrases,
+            "phrase_length": phrase_length,
+            "context_length": 0 if given.context is None else given.context.shape[1],
+        }
+        return filled(c.Limits, sizes, given.each(at))
 
     def _results(self, longest: int) -> c.Found:
         n = self._decodings[0].sentences * self._options.copies * self._options.pool
@@ -202,18 +212,19 @@ class Search:
         arrays = self._tokens, self._lengths, self._token_log_probs, self._log_probs, self._scores
         return c.Found(*map(at, arrays), longest)
 
-    def _check(self, settings: SearchOptions, limits: Any) -> None:
+    def _check(self, settings: SearchOptions, limits: Limits) -> None:
         """Check what C does not check: ids or columns, and the number of sentences."""
         first, prefix, candidates = self._decodings[0], limits.prefix, self._candidates
         assert all(decoding.matches(first) for decoding in self._decodings), "new decodings of the same sources"
         assert candidates is None or candidates.allowed.shape == (first.sentences, self._vocab)
+        assert limits.barred is None, "the compiled library has columns instead"
         assert limits.min_length.shape == limits.max_length.shape == (first.sentences,)
         assert limits.streams is None or limits.streams.shape == (first.sentences,)
         assert prefix.ndim == 2 and len(prefix) == first.sentences
         assert all_below(prefix[prefix >= 0], self._vocab)
         assert 0 <= settings.n_forced <= prefix.shape[1] and (prefix[:, : settings.n_forced] >= 0).all()
         assert limits.max_length.min() > settings.n_forced and limits.max_length.max() < 1 << 30
-        if limits.phrases.size:
+        if limits.phrases is not None:
             assert len(limits.phrases) == first.sentences and limits.phrases.max() < self._vocab
             assert limits.streams is None and settings.beam_size > 1 and settings.early_stopping == EARLY_STOPPING[0]
         assert limits.context is None or (limits.context.ndim == 2 and len(limits.context) == first.sentences)
@@ -256,9 +267,10 @@ def _to_columns(settings: SearchOptions, candidates: Any) -> SearchOptions:
     )
 
 
-def _limits_in_columns(limits: Any, candidates: Any) -> Any:
+def _limits_in_columns(limits: Limits, candidates: Any) -> Limits:
     """The limits with ids replaced by columns."""
-    prefix, phrases = candidates.columns(limits.prefix), candidates.columns(limits.phrases)
-    assert ((prefix >= 0) == (limits.prefix >= 0)).all(), "the prefix must be on the shortlist"
-    assert ((phrases >= 0) == (limits.phrases >= 0)).all(), "phrases must be on the shortlist"
-    return replace(limits, prefix=prefix, phrases=phrases)
+    given = {name: ids for name in ("prefix", "phrases") if (ids := getattr(limits, name)) is not None}
+    columns = {name: candidates.columns(ids) for name, ids in given.items()}
+    for name, ids in given.items():
+        assert ((columns[name] >= 0) == (ids >= 0)).all(), f"{name}: must be on the shortlist"
+    return replace(limits, **columns)

@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from itertools import chain
 from typing import Any
@@ -15,6 +15,7 @@ from headwise.contract import (
     FREE,
     NEVER,
     Hypothesis,
+    Limits,
     SearchOptions,
     SpecialIds,
     Stop,
@@ -38,19 +39,6 @@ DecodeBatch = Callable[[list[int]], list[Any]]  # of the sources with these indi
 
 
 Results = Generator[tuple[list[int], list[Any]], None, None]
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Limits of each output, in tokens; the maximum length includes the end token, the minimum does not."""
-
-    min_length: NDArray[np.int64]  # (sentences,)
-    max_length: NDArray[np.int64]  # (sentences,), at least 1
-    prefix: NDArray[np.int64]  # (sentences, prefix_len); FREE right of a sentence's own prefix
-    streams: NDArray[np.int64] | None = None  # (sentences,), numbers of random streams; None = no sampling
-    phrases: NDArray[np.int64] = field(default_factory=lambda: padded(()))  # required phrases, (sentences, n, length)
-    # (sentences, n), tokens before the outputs for `constraints.adjust`, FREE on the left; None = the start token
-    context: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,16 +83,13 @@ class SearchRequest:
         forced = [[*prefix, *chain(*of)] for prefix, of in zip(self.prefixes, phrases, strict=True)]
         return self.shortlist.candidates(self.ended(), forced, self.special.known)
 
-    def arguments(self) -> tuple[list[list[int]], Bounds, SearchOptions, Candidates | None]:
+    def arguments(self) -> tuple[list[list[int]], Limits, SearchOptions, Candidates | None]:
         """The arguments of `SearchEngine.search`."""
         assert self.special.prompt, "raises a UserError without a start token"
         limits = bounds(self)
-        if self.settings.sample:
-            streams = np.array([random_stream(source) for source in self.sources], np.int64)
-            limits = replace(limits, streams=streams)
         longest = max(map(len, self.prefixes), default=0)
         options = search_options(self.settings, self.special, longest, self.stop)
-        if limits.phrases.size and options.early_stopping != "exact":  # phrases need the exact rule
+        if limits.phrases is not None and options.early_stopping != "exact":  # phrases need the exact rule
             options = replace(options, early_stopping="exact", length_penalty=max(0.0, options.length_penalty))
         return self.ended(), limits, options, self.candidates()
 
@@ -159,8 +144,8 @@ def batches(lengths: Sequence[int], settings: SearchSettings) -> Iterator[list[i
         yield batch
 
 
-def bounds(request: SearchRequest) -> Bounds:
-    """Length limits from the sources with their end tokens; prefixes and phrases as arrays."""
+def bounds(request: SearchRequest) -> Limits:
+    """Length limits from the sources with their end tokens; prefixes, streams and phrases as arrays."""
     longest, shortest, settings, special = [], [], request.settings, request.special
     n_forced = len(special.forced)
     for source, prefix in zip(request.ended(), request.prefixes, strict=True):
@@ -170,7 +155,9 @@ def bounds(request: SearchRequest) -> Bounds:
         longest.append(most)
         shortest.append(0 if special.eos_id == NEVER else min(max(least, n_forced), most - 1))
     forced = padded([[[*special.forced, *prefix]] for prefix in request.prefixes])[:, 0]
-    return Bounds(np.array(shortest), np.array(longest), forced, phrases=padded(request.phrases or ()))
+    streams = np.array([random_stream(source) for source in request.sources], np.int64) if settings.sample else None
+    phrases = padded(request.phrases or ())
+    return Limits(np.array(shortest), np.array(longest), forced, streams, phrases if phrases.size else None)
 
 
 def padded(rows: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.int64]:
@@ -188,7 +175,7 @@ def padded(rows: Sequence[Sequence[Sequence[int]]]) -> NDArray[np.int64]:
 
 
 def prompt_context(prompts: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Prompts as `Bounds.context`.
+    """Prompts as `Limits.context`.
 
     >>> prompt_context([[5, 6], [7]]).tolist()
     [[5, 6], [-1, 7]]

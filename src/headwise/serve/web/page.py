@@ -130,12 +130,11 @@ def page_lengths(config: SearchSettings, max_len: int) -> dict[str, int | float]
 def page_settings(config: SearchSettings, tokenizer: Tokenizer) -> dict[str, Any]:
     """The search settings of `headwise translate` for this model, with one output."""
     special = SpecialIds(tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id)
-    options, ids = options_of(search_options(config, special), False)
+    options, lists = options_of(search_options(config, special), False)
     options.pool = 1
-    names = ("ends", "suppressed", "suppressed_first")
     return {
         "options": structure_values(options),
-        "lists": {name: list.tolist() for name, list in zip(names, ids, strict=True)},
+        "lists": {name: ids.tolist() for name, ids in lists.items()},
     }
 
 
