@@ -28,9 +28,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     [
         (MODERN, ""),
         (MODERN | {"positions": "rotary"}, ""),
-        ({"positions": "relative", "activation": "gelu"}, "RelativeBias"),
+        ({"positions": "relative", "activation": "gelu"}, "relative_buckets"),
         ({"positions": "none", "n_kv_heads": 2}, ""),
-        ({"normalise_heads": True, "positions": "rotary", "norm": "rms"}, "q_norm"),
+        ({"normalise_heads": True, "positions": "rotary", "norm": "rms"}, "normalise_heads"),
     ],
     ids=str,
 )

@@ -110,8 +110,9 @@ FamilyNetwork = Any  # a `Transformer`, `EncoderOnly` or `DecoderOnly`
 
 
 def build(c: NetworkConfig) -> FamilyNetwork:
-    """A network with random initial parameters from torch's global generator."""
+    """A network with random initial parameters from torch's global generator; it keeps its `config`."""
     network = _assemble(c)
+    network.config = c
     initialize(network)
     tie(network, c)
     return network
@@ -121,6 +122,7 @@ def build_empty(c: NetworkConfig) -> FamilyNetwork:
     """A network whose parameters have no memory yet, to be replaced by those of a file; fixed tables are computed."""
     with empty_parameters():
         network = _assemble(c)
+        network.config = c
         tie(network, c)
     return network.eval()
 

@@ -79,6 +79,10 @@ def test_text_figures_and_thresholds_do_not_count(old: str, new: str, monkeypatc
     assert changed_claims("lab.study.gradients", old, new, monkeypatch) == set()
 
 
+def test_the_config_that_a_network_keeps_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert changed_claims("core.build", "network.config = c", "network.config = None", monkeypatch) == set()
+
+
 def test_names_are_followed_through_imports() -> None:
     found = definitions(("lab.study.scaled_dot_product", "measure"))
     assert ("core.attention", "scaled_dot_product_attention") in found

@@ -2,9 +2,10 @@
 
 It starts at the claim's `measure` and follows every name to its definition, in the packages of `FOLLOWED`: the study,
 the networks, and the optimizer. A definition counts as its syntax tree without docstrings, so neither comments nor
-layout nor the module that it is in nor code that the measurement does not mention matter. Figures, statements and
-thresholds are not part of it, because they are computed from stored rows. Not followed: data, trainer and decoding,
-whose changes must keep results anyway; tests of the first updates hold them.
+layout nor the module that it is in nor code that the measurement does not mention matter. The `config` that a network
+keeps does not matter either: only decoding reads it. Figures, statements and thresholds are not part of it, because
+they are computed from stored rows. Not followed: data, trainer and decoding, whose changes must keep results anyway;
+tests of the first updates hold them.
 """
 
 import ast
@@ -83,12 +84,13 @@ def _origin(symbol: Symbol) -> Symbol:
 
 @cache
 def _tree(module: str) -> ast.Module:
-    """The module's syntax tree without docstrings."""
+    """The module's syntax tree without docstrings and without `network.config = ...`."""
     tree = ast.parse(_source(module))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if isinstance(body, list) and body and _is_text(body[0]):
-            node.body = body[1:]  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(body, list):
+            kept = [part for part in body if not ((part is body[0] and _is_text(part)) or _keeps_config(part))]
+            node.body = kept  # pyright: ignore[reportAttributeAccessIssue]
     return tree
 
 
@@ -101,6 +103,10 @@ def _source(module: str) -> str:
 
 def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _keeps_config(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "network.config"
 
 
 @cache

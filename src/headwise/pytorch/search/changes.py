@@ -1,21 +1,26 @@
-"""Detects changes to a network other than its parameters: hooks, replaced modules, other settings.
+"""Detects changes to a network other than values of parameters: hooks, replaced modules, other settings.
 
-The compiled library knows only the parameters, so decoding checks here whether anything else has changed.
+`core.build` made the network from its config. The compiled library computes what the config says, so decoding compares
+the network here with what `build` makes.
 """
 
 from collections.abc import Iterator
-from types import FunctionType
+from functools import lru_cache
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
+from headwise.config.network import NetworkConfig
+from headwise.core.build import build_empty
+
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-INTERNAL = vars(nn.Module()).keys()  # attributes of every module; decoding sets `training` itself
+# Not compared: attributes of every module, the config, and the rate of dropout, which decoding leaves out.
+NOT_COMPARED = {*vars(nn.Module()), "config", "p"}
 INTERVENED = "intervened"  # attribute of a network inside `headwise.pytorch.inspect.interventions.intervene`
 NONE_OPEN: frozenset[str] = frozenset()
 INTERVENTION = "an intervention"
-BY_VALUE = (bool, int, float, str, type(None))  # types compared by value; other objects by identity
 
 
 def hooked(network: nn.Module) -> str:
@@ -42,37 +47,51 @@ def interventions_of(network: nn.Module) -> frozenset[str]:
     return vars(network).get(INTERVENED, NONE_OPEN)
 
 
-class ModuleSnapshot:
-    """The modules and attributes of a network at one moment, without its parameters."""
+def change_of(network: Any) -> str:
+    """The first difference from what `core.build` makes of the network's config, for a message; "" if there is none.
 
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
-        self._before = dict(_attributes(network))  # keeps every object alive, so that its id is not reused
+    Values of parameters and buffers, and which parameters are shared, do not count.
+    """
+    if hook := hooked(network):
+        return hook
+    if not isinstance(config := vars(network).get("config"), NetworkConfig):
+        return f"a {type(network).__name__} that `core.build` did not make"
+    built, own = _built(config), dict(_attributes(network))
+    for path, name in {**built, **own}:
+        key = path, name
+        if not (key in built and key in own and _same(built[key], own[key])):
+            where = path or "the network"
+            return f"another {name} of {where}" if name else f"another module {where}"
+    return ""
 
-    def change(self) -> str:
-        """The first change since the snapshot, for a message; "" if there is none, or if it was undone."""
-        if hook := hooked(self._network):
-            return hook
-        now = dict(_attributes(self._network))
-        for path, name in {**self._before, **now}:
-            key = path, name
-            if not (key in self._before and key in now and _same(self._before[key], now[key])):
-                where = path or "the network"
-                return f"another {name} of {where}" if name else f"another module {where}"
-        return ""
+
+@lru_cache(maxsize=8)
+def _built(config: NetworkConfig) -> dict[tuple[str, str], Any]:
+    return dict(_attributes(build_empty(config)))
 
 
 def _attributes(network: nn.Module) -> Iterator[tuple[tuple[str, str], Any]]:
-    """All modules by their paths, and their attributes by path and name, including those of attention kernels."""
-    for path, module in network.named_modules():
-        yield (path, ""), module
+    """The type of every module by its path, and its attributes and the shapes of its parameters by path and name."""
+    for path, module in network.named_modules(remove_duplicate=False):
+        yield (path, ""), type(module)
+        for name, parameter in module._parameters.items():
+            yield (path, name), None if parameter is None else parameter.shape
         for name, value in vars(module).items():
-            if name in INTERNAL:
-                continue
-            yield (path, name), value
-            if hasattr(value, "__dict__") and not isinstance(value, FunctionType | type):
-                yield from (((path, f"{name}.{inner}"), setting) for inner, setting in vars(value).items())
+            if name not in NOT_COMPARED:
+                yield from (((path, inner), setting) for inner, setting in _settings(name, value))
 
 
-def _same(before: Any, now: Any) -> bool:
-    return before is now or (isinstance(now, BY_VALUE) and type(before) is type(now) and before == now)
+def _settings(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """An attribute; of an attention kernel and the like its type and its attributes."""
+    if not type(value).__module__.startswith("headwise."):
+        yield name, value
+        return
+    yield name, type(value)
+    for inner, setting in vars(value).items():
+        yield from _settings(f"{name}.{inner}", setting)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other or type(one) is not type(other):
+        return one is other
+    return torch.equal(one, other) if isinstance(one, Tensor) else bool(one == other)

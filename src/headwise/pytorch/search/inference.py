@@ -13,7 +13,7 @@ from torch import nn
 from headwise.config.settings import INTEGERS
 from headwise.core.transformer import DecoderOnly, Transformer
 from headwise.errors import UserError
-from headwise.pytorch.search.changes import ModuleSnapshot, is_intervened
+from headwise.pytorch.search.changes import change_of, is_intervened
 from headwise.pytorch.search.compiled import native_available, pack_network, unsupported_module
 from headwise.runtime.native.library import absence
 
@@ -33,7 +33,7 @@ class PrecisionVariants:
         self._model = model
         in_file = next(model.parameters()).dtype
         self.automatic = automatic if in_file == torch.float32 else "float32"
-        self._snapshot = ModuleSnapshot(model)
+        self._change = change_of(model)
         self._loaded = self._parameters()
         self._prepared: dict[str, tuple[Any, Any]] = {}
         self._warned = False
@@ -41,12 +41,12 @@ class PrecisionVariants:
     @property
     def changed(self) -> bool:
         """Whether parameters, hooks or modules were changed since this object was made."""
-        return self._parameters() != self._loaded or bool(self._snapshot.change())
+        return self._parameters() != self._loaded or change_of(self._model) != self._change
 
     def __call__(self, compute: str) -> Any:
         """The model for `compute`, from `prepare_for_inference`; prepared again if its parameters were changed."""
         compute = self.automatic if compute == "auto" else compute
-        if change := self._snapshot.change():
+        if change := change_of(self._model):
             return self._prepare_changed(compute, change)
         parameters = self._parameters()
         known, network = self._prepared.get(compute, (None, None))
@@ -66,7 +66,7 @@ class PrecisionVariants:
                 f"compute = {compute} is computed by the compiled library, which does not support {change}; "
                 f"undo that, or leave out {compute}"
             )
-        if not self._warned and not is_intervened(self._model):
+        if change != self._change and not self._warned and not is_intervened(self._model):
             self._warned = True
             warnings.warn(f"{change}: torch decodes from now on, more slowly than the compiled library", stacklevel=2)
         on_cpu = next(self._model.parameters()).device.type == "cpu"

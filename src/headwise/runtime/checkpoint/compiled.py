@@ -1,7 +1,7 @@
 """A Transformer of the compiled library from the arrays of a model folder, without a torch module.
 
-The axes (`config.network`) say everything that the arrays' shapes do not. `pytorch/search/compiled.py` does the same
-for a torch module.
+The axes (`config.network`) say everything that the arrays' shapes do not. `pytorch/search/compiled.py` passes those of
+a torch module.
 """
 
 import math
@@ -67,6 +67,7 @@ def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMem
     if "head.output.bias" in names:
         names["output.bias"] = names.pop("head.output.bias")
     parameters = RenamedArrays(weights, names)
+    learned = {name: parameters[name] for name in parameters if name.endswith(".positions.table.weight")}
     stacks = {"src": c.encoder, "tgt": c.decoder} if c.encoder and c.front == "tokens" else {"tgt": c.decoder}
 
     def positions(length: int) -> tuple[Any, ...]:
@@ -75,7 +76,7 @@ def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMem
         made: dict[Any, NDArray[np.float32]] = {}  # one table for both sides if they agree
         for side, stack in stacks.items():
             key = stack.positions, stack.position_offset, side if stack.positions == "learned" else ""
-            made.setdefault(key, positions_of(stack, f"{side}_embeddings", parameters, length))
+            made.setdefault(key, positions_of(stack, f"{side}_embeddings", learned, length))
         tables = [*made.values()]
         return (tables[0], tables[-1])[-len(stacks) :]
 
@@ -120,11 +121,7 @@ def positions_of(c: StackConfig, embeddings: str, parameters: Weights, length: i
 def library_shape(c: NetworkConfig) -> Shape | None:
     """The settings that the compiled library needs besides the parameters; None for an unsupported network."""
     encoder, decoder = c.encoder, c.decoder
-    if not decoder or c.front not in FRONTS or c.head != "language" or c.logit_cap:
-        return None
-    if not (_is_for_library(decoder, alone=encoder is None) and (encoder is None or _is_for_library(encoder))):
-        return None
-    if encoder and any(getattr(encoder, name) != getattr(decoder, name) for name in ALIKE):
+    if not decoder or unsupported_setting(c):
         return None
     return Shape(
         (encoder.heads or (encoder.n_heads,) * encoder.n_layers) if encoder else (),
@@ -153,24 +150,56 @@ def rotation_rates(c: StackConfig) -> tuple[float, ...]:
     return tuple(scaled_rates(**asdict(c.rotary)).tolist()) if c.rotary else ()
 
 
-def _is_for_library(c: StackConfig, alone: bool = False) -> bool:
-    return (
-        supports_layers(c, alone)
-        and not (c.relative_buckets or c.n_types)
-        and c.d_embedding in (0, c.d_model)
-        and (c.count_from < 0 or c.positions in SINUSOIDS)
+def unsupported_setting(c: NetworkConfig) -> str:
+    """The first setting of an encoder-decoder or a decoder that the compiled library lacks; "" if it has all."""
+    encoder, decoder = c.encoder, c.decoder
+    if not decoder:
+        return "no decoder"
+    if found := _first(c, front=c.front not in FRONTS, head=c.head != "language", logit_cap=c.logit_cap):
+        return found
+    for side, stack in (("encoder", encoder), ("decoder", decoder)):
+        if stack and (found := _unsupported_embeddings(stack) or unsupported_layers(stack, alone=encoder is None)):
+            return f"{side}.{found}"
+    differing = (name for name in ALIKE if encoder and getattr(encoder, name) != getattr(decoder, name))
+    return next((f"different {name} in encoder and decoder" for name in differing), "")
+
+
+def _unsupported_embeddings(c: StackConfig) -> str:
+    return _first(
+        c,
+        relative_buckets=c.relative_buckets,
+        n_types=c.n_types,
+        d_embedding=c.d_embedding not in (0, c.d_model),
+        d_memory=c.d_memory not in (0, c.d_model),
+        count_from=c.count_from >= 0 and c.positions not in SINUSOIDS,
     )
 
 
-def supports_layers(c: StackConfig, alone: bool = False) -> bool:
-    """Whether the library supports the layers of a stack, apart from embeddings and relative positions.
+def unsupported_layers(c: StackConfig, alone: bool = False) -> str:
+    """The first setting of the layers of a stack that the library lacks, apart from embeddings; "" if it has all.
 
     `alone`: of a decoder without an encoder, which may have windows and normalised heads.
     """
-    lacking = (c.score_cap, c.disentangled, c.parallel != "no", not c.first_norm, c.window_rotary)
-    lacking += (c.normalise_heads and NORMS.get(c.norm) == "layer",) if alone else (any(c.windows), c.normalise_heads)
-    lacking += (any(heads and len(heads) != c.n_layers for heads in (c.heads, c.cross_heads)),)  # torch refuses this
-    return not any(lacking) and c.norm_position in ("pre", "post") and c.norm in NORMS and c.activation in ACTIVATIONS
+    return _first(
+        c,
+        score_cap=c.score_cap,
+        disentangled=c.disentangled,
+        parallel=c.parallel != "no",
+        first_norm=not c.first_norm,
+        window_rotary=c.window_rotary,
+        windows=not alone and any(c.windows),
+        normalise_heads=c.normalise_heads and not (alone and NORMS.get(c.norm) != "layer"),
+        heads=c.heads and len(c.heads) != c.n_layers,  # torch refuses this, too
+        cross_heads=c.cross_heads and len(c.cross_heads) != c.n_layers,
+        norm_position=c.norm_position not in ("pre", "post"),
+        norm=c.norm not in NORMS,
+        activation=c.activation not in ACTIVATIONS,
+    )
+
+
+def _first(c: NetworkConfig | StackConfig, **lacking: object) -> str:
+    """The first setting of `c` whose value here is true, with its value; "" if there is none."""
+    return next((f"{name} = {getattr(c, name)}" for name, lacks in lacking.items() if lacks), "")
 
 
 def parameter_shapes(c: NetworkConfig) -> ShapesByName:

@@ -18,7 +18,7 @@ from headwise.runtime.checkpoint.compiled import (
     positions_of,
     rotation_rates,
     score_scale,
-    supports_layers,
+    unsupported_layers,
 )
 from headwise.runtime.native.arrays import Floats
 from headwise.runtime.native.encoder import HEAD_ACTIVATIONS, CompiledEncoder, CompiledHead
@@ -46,7 +46,7 @@ def supports_encoder(c: NetworkConfig) -> bool:
         and c.head in ("none", *HEADS)
         and c.head_activation in HEAD_ACTIVATIONS
         and (NORMS.get(stack.norm) == "layer" or not _has_norm(c))
-        and supports_layers(stack)
+        and not unsupported_layers(stack)
         and (stack.count_from < 0 or stack.positions != "learned" or stack.position_offset > 0)
         and not (stack.relative_buckets and stack.heads)
     )
