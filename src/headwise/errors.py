@@ -13,7 +13,6 @@ from pathlib import Path
 
 INSTALL_TORCH = 'pip install "headwise[train]"'
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)  # of file systems, such as NFS without lockd
 
 
 class UserError(ValueError):

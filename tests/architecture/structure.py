@@ -24,7 +24,7 @@ PACKAGE = ROOT / "src" / "headwise"
 
 LAYERS = (  # from the bottom up: a room imports from itself and from the layers below, doors excepted
     ("errors", "version"),
-    ("config", "device", "importing"),
+    ("config", "device", "importing", "lock"),
     ("contract",),
     ("families", "text"),
     ("runtime",),

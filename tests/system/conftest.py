@@ -15,11 +15,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from filelock import FileLock
 from programs import Program
 
 import headwise
 from headwise.cli import main
+from headwise.lock import exclusive
 
 Pairs = list[tuple[str, str]]
 RECIPE = """
@@ -156,7 +156,7 @@ def copying(
     """A trained copying model and its directory; read only. One training serves all test processes."""
     own = tmp_path_factory.getbasetemp()
     link = (own if worker_id == "master" else own.parent) / "copying"
-    with FileLock(f"{link}.lock"):
+    with exclusive(link.parent):
         if not link.exists():
             link.symlink_to(learn(list, steps=500)[1])
     return headwise.load(link.resolve(), device="cpu"), link.resolve()

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from headwise.lock import locked
 from headwise.runtime.checkpoint.manifest import seal
-from headwise.runtime.lock import locked
 
 
 @pytest.fixture(scope="module")

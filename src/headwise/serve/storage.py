@@ -1,27 +1,18 @@
-"""The files of requests on disk: uploads of jobs until they end, and translated files and reports until they expire.
-
-The folder of a server is locked while it runs, so that the next server can remove what a killed one has left.
-"""
+"""The files of requests on disk: uploads of jobs until they end, and translated files and reports until they expire."""
 
 import asyncio
-import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headwise.errors import UserError
+from headwise.lock import temporary_folder
 from headwise.serve.parameters import RequestError
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
-PREFIX, LOCK = "headwise-server-", "lock"
+PREFIX = "headwise-server-"
 OTHER_FOLDER = "free some space, or choose another folder with the variable TMPDIR"
 
 
@@ -96,31 +87,10 @@ def serving_folder() -> Iterator[Path]:
     Raises:
         UserError: it cannot be created.
     """
-    _remove_abandoned()
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        lock = os.open(folder / f"{LOCK}.new", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise UserError(f"{tempfile.gettempdir()}: {error.strerror}; {OTHER_FOLDER}") from None
-    try:
-        if fcntl:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                os.rename(folder / f"{LOCK}.new", folder / LOCK)  # from now on it counts as locked
+    with ExitStack() as stack:
+        parent = Path(tempfile.gettempdir())
+        try:
+            folder = stack.enter_context(temporary_folder(parent, PREFIX, mode=0o700))
+        except OSError as error:
+            raise UserError(f"{parent}: {error.strerror}; {OTHER_FOLDER}") from None
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-def _remove_abandoned() -> None:
-    if fcntl is None:
-        return
-    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
-        with suppress(OSError):  # another user's, or locked by a server that runs
-            descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(lock.parent, ignore_errors=True)
-            finally:
-                os.close(descriptor)

@@ -14,12 +14,8 @@ from threading import Lock
 from xml.sax.saxutils import escape
 
 from headwise.errors import UserError
+from headwise.lock import lock_file
 from headwise.serve.parameters import RequestError
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 MOST_BYTES = 64 * 1024 * 1024
 HEAD = """<?xml version="1.0" encoding="UTF-8"?>
@@ -79,7 +75,7 @@ def suggestions_file(path: str) -> Iterator[Suggestions | None]:
     real = Path(path).resolve()  # of a link, the file is replaced
     try:
         descriptor = os.open(real, FLAGS, 0o600)
-        if not _lock(descriptor) or not os.path.samestat(os.fstat(descriptor), os.stat(real)):
+        if lock_file(descriptor) is False or not os.path.samestat(os.fstat(descriptor), os.stat(real)):
             raise UserError(f"--suggestions {path}: another server writes to this file; give each its own")
         for draft in real.parent.glob(f".{escape_glob(real.name)}.*"):  # of a server that was killed
             draft.unlink()
@@ -111,7 +107,7 @@ def _replace(path: Path, before: int, end: int, content: bytes) -> int:
                 while end > 0 and (part := old.read(min(end, PART))):
                     end -= file.write(part)
                 file.write(content)
-            _lock(descriptor)
+            lock_file(descriptor)
             os.replace(draft, path)
         except BaseException:
             os.close(descriptor)
@@ -121,16 +117,6 @@ def _replace(path: Path, before: int, end: int, content: bytes) -> int:
         raise
     os.close(before)
     return descriptor
-
-
-def _lock(descriptor: int) -> bool:
-    """Lock a file, where the system can; False if another process has locked it."""
-    if fcntl:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
 
 
 def _variant(language: str, text: str) -> str:

@@ -258,7 +258,7 @@ def test_translating_does_without_torch(folder: Path, tmp_path: Path, code: str)
     assert (ran.returncode, ran.stderr.strip().splitlines()[-1:]) == (0, ["False"]), ran.stderr
 
 
-UNASKED = {"tomllib", "difflib", "gzip", "unittest", "sacrebleu", "jaxtyping", "tqdm", "filelock"}
+UNASKED = {"tomllib", "difflib", "gzip", "unittest", "sacrebleu", "jaxtyping", "tqdm"}
 UNASKED |= {"headwise.documents.reading"}  # all file formats
 
 

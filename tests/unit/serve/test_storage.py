@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from headwise.lock import TEMPORARY_LOCK
 from headwise.serve.parameters import RequestError
-from headwise.serve.storage import LOCK, PREFIX, Storage, StorageLimits, serving_folder
+from headwise.serve.storage import PREFIX, Storage, StorageLimits, serving_folder
 
 
 async def store(storage: Storage, path: Path, content: bytes) -> None:
@@ -84,8 +85,8 @@ def test_folders_of_killed_servers_are_removed(tmp_path: Path, monkeypatch: pyte
     for folder in (killed, other, starting):
         (folder / "files").mkdir(parents=True)
         (folder / "files" / "a").write_bytes(b"1")
-    (killed / LOCK).touch()
-    (other / LOCK).touch()
+    (killed / TEMPORARY_LOCK).touch()
+    (other / TEMPORARY_LOCK).touch()
     with serving_folder() as first:
         (first / "files").mkdir()
         assert not killed.exists()

@@ -11,8 +11,8 @@ from typing import Any
 
 from headwise.config.settings import RunConfig
 from headwise.errors import UserError
+from headwise.lock import is_held
 from headwise.runtime.checkpoint.trained import RUN, read_run, settings_for
-from headwise.runtime.lock import is_held
 
 SEED = re.compile(r"[-_.]?(seed|s)?[-_.]?\d+$")  # in names of runs
 

@@ -26,13 +26,13 @@ from torch import nn
 from headwise.config.settings import RunConfig
 from headwise.device import usable_cores
 from headwise.errors import UserError
+from headwise.lock import locked
 from headwise.pytorch.tasks.job import Job, TrainRequest
 from headwise.pytorch.tasks.resuming import check_out, mark_started
 from headwise.pytorch.tasks.run import checked_job, make_trainer, run_job
 from headwise.pytorch.training.parallel import ParallelTrainer
 from headwise.pytorch.training.ranks import Ranks, process_group
 from headwise.pytorch.training.sharded import ShardedTrainer, shard
-from headwise.runtime.lock import locked
 
 TrainModel = Callable[[TrainRequest], str]  # returns how training ended
 

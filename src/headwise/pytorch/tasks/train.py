@@ -13,6 +13,7 @@ from headwise.config.settings import RunConfig
 from headwise.device import choose_device, device_name, usable_threads
 from headwise.documents import is_memory
 from headwise.errors import UserError
+from headwise.lock import locked
 from headwise.models.kinds import AnyModel
 from headwise.models.load import load
 from headwise.pytorch.tasks.job import TrainRequest
@@ -23,7 +24,6 @@ from headwise.pytorch.tasks.run import checked_job, make_trainer, run_config, ru
 from headwise.pytorch.training.callbacks import Callback
 from headwise.runtime.allocator import keep_freed_memory
 from headwise.runtime.checkpoint.hub import folder_of
-from headwise.runtime.lock import locked
 from headwise.text.files.file_checks import check_files
 from headwise.text.files.split import parse_validation_size
 

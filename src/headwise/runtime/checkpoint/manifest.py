@@ -10,19 +10,14 @@ Large files are hashed in threads while the rest of the model is read.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock, Thread
 
 from headwise.errors import UserError, writing
+from headwise.lock import exclusive
 from headwise.runtime.checkpoint.layout import PACKED
 from headwise.runtime.checkpoint.modules import module_files
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 MANIFEST = "SHA256SUMS"
 LISTED = (".json", ".safetensors", ".model", ".spm", ".txt", ".jinja", ".bin")  # endings of the files of a model
@@ -136,7 +131,7 @@ def seal(folder: Path, again: bool = False) -> list[str]:
 
     `again`: also if it has one, for files that were changed on purpose.
     """
-    with _locked(folder):
+    with exclusive(folder):  # another process may change the manifest, too
         if not again and (folder / MANIFEST).is_file():
             return [*read_manifest(folder)]
         listing = {name: [file_digest(folder / name)] for name in _files_of(folder)}
@@ -150,7 +145,7 @@ def replace_listed(draft: Path, path: Path) -> None:
     if not (is_listed(name) and (folder / MANIFEST).is_file()):
         return os.replace(draft, path)
     new = file_digest(draft)
-    with _locked(folder):
+    with exclusive(folder):  # another process may change the manifest, too
         before = read_manifest(folder)
         old = before.get(name, [])
         if old and old != [new]:
@@ -202,21 +197,6 @@ def _write(folder: Path, listing: Listing) -> None:
             os.replace(draft, path)
         finally:
             draft.unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Inside, no other process changes the manifest, if the system can lock a folder."""
-    if fcntl is None:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def files_to_check(digests: Digests, weights: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from headwise.errors import UserError, first_line, writing
+from headwise.lock import exclusive
 from headwise.runtime.checkpoint.hub import folder_of
 from headwise.runtime.checkpoint.layout import adapters_in
 from headwise.runtime.checkpoint.manifest import Digests, file_digest
@@ -44,15 +45,15 @@ class ClusterFolder:
         """
         if not self.files or self._is_in(Path(self.path)):
             return self.path
-        from filelock import FileLock  # only for copies
-
         copies = _copies()
         copy = copies / self.digest
         with writing(copy):
             copies.mkdir(mode=0o700, exist_ok=True)
             if copies.stat().st_uid != os.getuid():
                 raise UserError(f"{copies}: belongs to another user; delete it, or set TMPDIR on this machine")
-            with FileLock(f"{copy}.lock"):  # for the other workers of this machine
+            lock = copies / f"{self.digest}.lock"
+            lock.touch()
+            with exclusive(lock):  # for the other workers of this machine
                 if not self._is_in(copy):
                     shutil.rmtree(copy, ignore_errors=True)
                     with draft_folder(copy, self._is_in) as draft:

@@ -1,8 +1,8 @@
 """The cache on disk: its location, and writing files and folders atomically.
 
 Everything in it (`$HEADWISE_CACHE`, otherwise `~/.cache/headwise`) can be deleted at any time. Several users may share
-it: modes follow the umask, and groups follow a setgid folder. A draft is written in a locked folder; the next writer
-removes drafts without a lock, which killed processes have left.
+it: modes follow the umask, and groups follow a setgid folder. A draft is written in a temporary folder; the next writer
+removes those that killed processes have left.
 
 The name of a file or folder is a hash: of its content, or else of what it was made from. Then it is a folder with the
 checksums of its files (`checked_folder`), which are compared before every use (`is_intact`): a disk may damage a cache
@@ -11,18 +11,15 @@ that is years old.
 
 import hashlib
 import os
-import shutil
-import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from headwise.errors import FULL, NO_LOCKS, UserError
+from headwise.errors import FULL, UserError
+from headwise.lock import temporary_folder
 
 DRAFT_PREFIX = ".partial-"  # of the folders of drafts
-LOCK = "lock"
 SUMS = "SHA256SUMS"  # in a checked folder; `sha256sum -c` reads it
 
 
@@ -54,14 +51,8 @@ def cache(folder: Path | None) -> Iterator[Path]:
 @contextmanager
 def draft_path(folder: Path, name: str) -> Iterator[Path]:
     """A path to write a file or folder to, before moving it into the cache; what remains there is deleted."""
-    remove_stale_drafts(folder)
-    draft, lock = _locked_folder(folder)
-    try:
+    with temporary_folder(folder, DRAFT_PREFIX) as draft:
         yield draft / name
-    finally:
-        if lock:
-            lock.release()
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 @contextmanager
@@ -107,50 +98,3 @@ def sha256(path: Path) -> str:
     """The SHA-256 digest of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def remove_stale_drafts(folder: Path) -> None:
-    """Delete drafts of processes that have ended; those of running processes and of other users stay."""
-    for draft in folder.glob(f"{DRAFT_PREFIX}*"):
-        with suppress(OSError, NotImplementedError):
-            if not (draft / LOCK).exists():
-                draft.rmdir()  # works only if empty: its writer died before locking it, or will create another one
-            elif lock := _lock(draft):
-                lock.release()
-                shutil.rmtree(draft, ignore_errors=True)
-
-
-def _locked_folder(folder: Path) -> tuple[Path, Any]:
-    """A new folder for a draft, and the lock on it; None on a file system without locks, where drafts stay."""
-    while True:
-        draft = folder / f"{DRAFT_PREFIX}{uuid.uuid4().hex}"
-        draft.mkdir()
-        try:
-            lock = _lock(draft)
-        except FileNotFoundError:  # another process took it for a stale draft and deleted it
-            continue
-        except NotImplementedError:
-            (draft / LOCK).touch()  # so that nobody takes it for an empty draft
-            return draft, None
-        if lock and (draft / LOCK).exists():
-            return draft, lock
-
-
-def _lock(draft: Path) -> Any:
-    """Lock a folder of drafts; None if another process holds the lock.
-
-    Raises:
-        NotImplementedError: the file system has no locks.
-    """
-    from filelock import FileLock  # not needed for translating
-
-    lock = FileLock(draft / LOCK)
-    try:
-        with suppress(TimeoutError):
-            lock.acquire(blocking=False)
-            return lock
-    except OSError as error:
-        if error.errno in NO_LOCKS:
-            raise NotImplementedError(str(error)) from error
-        raise
-    return None
