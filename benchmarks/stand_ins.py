@@ -19,7 +19,7 @@ from document_readers import ARCHIVES, Reading, faults, reading_of, reading_of_t
 
 from headwise.documents.fill import TranslatedUnit, targets_of, translation_steps
 from headwise.documents.reading import parse_document
-from headwise.documents.segments import SentenceOutput
+from headwise.documents.segments import SentenceTranslation
 from headwise.documents.unit import Code, Document, Parts, UnitState, plain
 from headwise.errors import UserError
 from headwise.text.files.links import Links
@@ -118,7 +118,10 @@ def translate(document: Document, stand_in: StandIn, markers: bool) -> list[Tran
             outputs = list(map(stand_in, request.texts))
             links = [found if request.aligned else None for _, found in outputs]
             request = steps.send(
-                [SentenceOutput(text, -0.1, 2, found) for (text, _), found in zip(outputs, links, strict=True)]
+                [
+                    SentenceTranslation(t, log_prob=-0.1, n_tokens=(0, 1), links=a)
+                    for (t, _), a in zip(outputs, links, strict=True)
+                ]
             )
     except StopIteration as end:
         return end.value

@@ -6,9 +6,9 @@ from typing import Any
 from headwise.models.translation import pair_inspector
 from headwise.pytorch.inspect.pair_tensors import PairTensors, with_tensors
 from headwise.pytorch.inspect.reader import TorchReader
+from headwise.runtime.search.translator import TextTranslator
 from headwise.view import alignment, trace
 from headwise.view import attend as attention
-from headwise.view.pair import PairTranslator
 from headwise.view.pair import read_pair as read_tokens
 
 
@@ -16,11 +16,11 @@ def reader_of(network: Any) -> TorchReader:
     return TorchReader(network, 0)
 
 
-def attend_with_torch(translator: PairTranslator, *given: Any, **options: Any) -> Any:
+def attend_with_torch(translator: TextTranslator, *given: Any, **options: Any) -> Any:
     return attention.attend(translator, reader_of(translator.model), *given, **options)
 
 
-def trace_with_torch(translator: PairTranslator, *given: Any, **options: Any) -> Any:
+def trace_with_torch(translator: TextTranslator, *given: Any, **options: Any) -> Any:
     return trace.trace(translator, reader_of(translator.model), *given, **options)
 
 

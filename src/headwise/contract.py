@@ -172,16 +172,6 @@ class Continuation:
 
 
 @runtime_checkable
-class TranslatedText(Protocol):
-    """The output of any translation model."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def alternatives(self) -> "tuple[TranslatedText, ...]": ...  # the rest of the n-best list, best first
-
-
-@runtime_checkable
 class EncoderDecoder(Protocol):
     """The methods of every architecture that step-by-step decoding uses. Arguments and results are torch tensors.
 

@@ -36,7 +36,7 @@ from headwise.documents.markup.placeholder_grammars import DIALECTS
 from headwise.documents.markup.placeholders import adds_codes, is_icu_choice, same_placeholders, with_codes
 from headwise.documents.quality_checks import quality_warnings
 from headwise.documents.reading import parse_document
-from headwise.documents.segments import SentenceOutput
+from headwise.documents.segments import SentenceTranslation
 from headwise.documents.sentences import split_into_sentences
 from headwise.documents.unit import Document
 from headwise.errors import UserError
@@ -187,10 +187,10 @@ def filled(document: Document, loses: bool) -> bytes:
         return document.filled(targets_of(end.value))
 
 
-def _answer(text: str, aligned: bool, loses: bool) -> SentenceOutput:
+def _answer(text: str, aligned: bool, loses: bool) -> SentenceTranslation:
     answer = text if aligned or not loses else "a"
     links = frozenset((i, i) for i in range(len(text.split()))) if aligned else None
-    return SentenceOutput(answer, -0.1, 1 + len(text), links)
+    return SentenceTranslation(answer, log_prob=-0.1, n_tokens=(0, len(text)), links=links)
 
 
 def document(name: str, content: Callable[[str], str | bytes] = str, loses: bool = False) -> Scan:

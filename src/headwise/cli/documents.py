@@ -115,7 +115,7 @@ def recalled_or_translated(
     rest = iter(translate(line for line in again if _recalled(memory, line) is None))
     for line in lines:
         text = _recalled(memory, line)
-        yield next(rest) if text is None else Translation(text, 0.0, 0.0, [], [], [], 1)
+        yield next(rest) if text is None else Translation(text, parts=1)
 
 
 def _recalled(memory: SegmentMemory, line: str) -> str | None:

@@ -23,8 +23,8 @@ from headwise.documents.segment_memory import (
 )
 from headwise.documents.segments import (
     CODES_CHANGED,
-    SentenceOutput,
     SentenceRequest,
+    SentenceTranslation,
     TranslatedSentence,
     translate_segments,
 )
@@ -59,7 +59,7 @@ class TranslatedUnit:
     segments: tuple[Parts, ...] = ()  # source segments that were translated or found in a memory
 
 
-TranslationSteps = Generator[SentenceRequest, list[SentenceOutput], list[TranslatedUnit]]
+TranslationSteps = Generator[SentenceRequest, list[SentenceTranslation], list[TranslatedUnit]]
 
 
 def translate_units(
@@ -92,17 +92,22 @@ def translate_units(
         return end.value
 
 
-def _translate(request: SentenceRequest, model: TranslatingModel, overrides: Mapping[str, Any]) -> list[SentenceOutput]:
+def _translate(
+    request: SentenceRequest, model: TranslatingModel, overrides: Mapping[str, Any]
+) -> list[SentenceTranslation]:
     outputs = model.translate(request.texts, **overrides)
     links = links_of(model, request.texts, outputs) if request.aligned else [None] * len(outputs)
     pairs = zip(outputs, links, strict=True)
-    return [SentenceOutput(one.text, one.log_prob, len(one.pieces) + 1, alignment) for one, alignment in pairs]
+    return [
+        SentenceTranslation(one.text, log_prob=one.log_prob, n_tokens=(0, len(one.pieces)), links=alignment)
+        for one, alignment in pairs
+    ]
 
 
-def look_up(keys: Sequence[str], memory: SegmentMemory) -> list[SentenceOutput]:
+def look_up(keys: Sequence[str], memory: SegmentMemory) -> list[SentenceTranslation]:
     """The answer to a request with `is_lookup`."""
     known = memory.known(keys)
-    return [SentenceOutput(known.get(key, ""), 0.0, 0) for key in keys]
+    return [SentenceTranslation(known.get(key, "")) for key in keys]
 
 
 def translation_steps(

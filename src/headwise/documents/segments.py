@@ -13,8 +13,10 @@ from headwise.documents.markup.inline_tree import bare_text, same_tree
 from headwise.documents.markup.markers import restore_copies, restore_markers, with_markers
 from headwise.documents.markup.placed_codes import place_codes
 from headwise.documents.markup.placeholders import adds_codes, in_order, same_placeholders
+from headwise.documents.segment_memory import MemoryMatch
 from headwise.documents.sentences import MAX_SENTENCE
 from headwise.documents.unit import CLOSES, OPENS, Parts, codes_of, plain, strings_only
+from headwise.runtime.search.translator import Translation
 from headwise.text.files.links import Links
 
 GUESSED = "position of a format or placeholder was guessed"
@@ -36,13 +38,14 @@ class SentenceRequest:
 
 
 @dataclass(frozen=True)
-class SentenceOutput:
-    """The translation of a sentence."""
+class SentenceTranslation(Translation):
+    """The translation of a sentence, of a document or a request; its tokens are counted and not kept."""
 
-    text: str
-    log_prob: float  # natural log
-    n_tokens: int  # with the end-of-sequence token
+    source: str = ""
+    n_tokens: tuple[int, int] = (0, 0)  # of source and target
     links: Links | None = None  # word alignment, if requested and available
+    memory: MemoryMatch | None = None  # similar to it, if requested
+    warning: str = ""  # about its codes
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,12 @@ class TranslatedSentence:
 
     parts: Parts  # empty if no method preserved its codes
     log_prob: float = 0.0
-    n_tokens: int = 0  # 0 if no model was asked
+    n_tokens: int = 0  # with the end token; 0 if no model was asked
     warning: str = ""
     asked: tuple[str, bool] | None = None  # the requested text, and whether its alignment was requested
 
 
-SegmentSteps = Generator[SentenceRequest, list[SentenceOutput], list[TranslatedSentence]]
+SegmentSteps = Generator[SentenceRequest, list[SentenceTranslation], list[TranslatedSentence]]
 Lookup = Callable[[Parts], Parts | None]  # the translation of a sentence in a memory
 
 
@@ -98,7 +101,8 @@ def translate_segments(
                 found, warning = to_sentence(source, output)
                 of_text = aligned and adds_codes((text,), (output.text,), markup)  # which placed codes may divide
                 if found is not None and not of_text and _keeps_codes(source, found, markup, not aligned):
-                    done[n] = TranslatedSentence(found, output.log_prob, output.n_tokens, warning, (text, aligned))
+                    tokens = output.n_tokens[1] + 1
+                    done[n] = TranslatedSentence(found, output.log_prob, tokens, warning, (text, aligned))
     return [done.get(n) or TranslatedSentence((), warning=CODES_CHANGED) for n in range(len(sentences))]
 
 
@@ -116,7 +120,7 @@ def _no_markers(parts: Parts) -> None:
     """For a model without markers in its vocabulary."""
 
 
-def _from_markers(parts: Parts, output: SentenceOutput) -> tuple[Parts | None, str]:
+def _from_markers(parts: Parts, output: SentenceTranslation) -> tuple[Parts | None, str]:
     return restore_markers(output.text, codes_of(parts)), ""
 
 
@@ -131,7 +135,7 @@ def _as_written(parts: Parts) -> str | None:
     return text if is_short and not any(code.inline for code in codes) and not ends[0] & ends[1] else None
 
 
-def _from_written(parts: Parts, output: SentenceOutput) -> tuple[Parts | None, str]:
+def _from_written(parts: Parts, output: SentenceTranslation) -> tuple[Parts | None, str]:
     codes = codes_of(parts)
     return (restore_copies(output.text, codes) if codes else (output.text,)), ""
 
@@ -140,7 +144,7 @@ def _bare(parts: Parts) -> str | None:
     return bare_text(parts) if codes_of(parts) else None
 
 
-def _beside_words(parts: Parts, output: SentenceOutput) -> tuple[Parts | None, str]:
+def _beside_words(parts: Parts, output: SentenceTranslation) -> tuple[Parts | None, str]:
     """The text translated without codes, and with each code placed by word alignment."""
     placed = place_codes(parts, output.text, output.links or ())
     if output.links is not None or not placed.is_guess:

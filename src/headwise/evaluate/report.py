@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from headwise.contract import TranslatedText
 from headwise.evaluate.bleu import METRICS, corpus_scores, measures
 from headwise.evaluate.measure import Score, scores_as_json
 from headwise.evaluate.significance import Comparison, comparison_as_json, paired_bootstrap
+from headwise.runtime.search.translator import Translation
 
 
 @runtime_checkable
@@ -15,7 +15,7 @@ class Translates(Protocol):
     """The methods of a model that an evaluation calls."""
 
     def settings(self, **overrides: Any) -> Any: ...  # of one call: `SearchSettings`, or a pretrained model's own
-    def translate(self, texts: Sequence[str], **overrides: Any) -> Sequence[TranslatedText]: ...
+    def translate(self, texts: Sequence[str], **overrides: Any) -> Sequence[Translation]: ...
 
 
 # Arguments of `translate` that are not settings of the search.

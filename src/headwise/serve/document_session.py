@@ -24,7 +24,7 @@ from headwise.documents.formats.html_page import parse_html
 from headwise.documents.not_translated import count_kinds, not_translated
 from headwise.documents.passages import Characters
 from headwise.documents.segment_memory import MemoryMatch, memory_key
-from headwise.documents.segments import SentenceOutput, SentenceRequest
+from headwise.documents.segments import SentenceRequest, SentenceTranslation
 from headwise.documents.unit import Document, without_inline_codes
 from headwise.serve.files import parse_upload
 
@@ -42,7 +42,7 @@ class DocumentRun:
         self.request: SentenceRequest | None = None  # None at the end
         self._resume(lambda: next(steps))
 
-    def answer(self, outputs: list[SentenceOutput]) -> None:
+    def answer(self, outputs: list[SentenceTranslation]) -> None:
         """Continue with the translations of `request`."""
         self._resume(lambda: self._steps.send(outputs))
 
@@ -144,21 +144,21 @@ def split_content(content: bytes, sizes: Sequence[int]) -> list[bytes]:
     return [content[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
 
 
-def output_values(output: SentenceOutput) -> list[Any]:
-    """An output as a JSON value."""
-    links = None if output.links is None else [list(link) for link in sorted(output.links)]
-    return [output.text, output.log_prob, output.n_tokens, links]
+def output_values(output: SentenceTranslation) -> list[Any]:
+    """An output as a JSON value, as far as documents need it."""
+    return [output.text, output.log_prob, output.n_tokens[1], None if output.links is None else sorted(output.links)]
 
 
-def output_from_values(values: Sequence[Any]) -> SentenceOutput:
+def output_from_values(values: Sequence[Any]) -> SentenceTranslation:
     """The output of `output_values`.
 
-    >>> output = SentenceOutput("a", -1.0, 2, frozenset({(0, 1)}))
+    >>> output = SentenceTranslation("a", log_prob=-1.0, n_tokens=(0, 2), links=frozenset({(0, 1)}))
     >>> output_from_values(output_values(output)) == output
     True
     """
     text, log_prob, n_tokens, links = values
-    return SentenceOutput(text, log_prob, n_tokens, None if links is None else frozenset(map(tuple, links)))
+    known = None if links is None else frozenset(map(tuple, links))
+    return SentenceTranslation(text, log_prob=log_prob, n_tokens=(0, n_tokens), links=known)
 
 
 def frame(value: Mapping[str, Any], content: bytes = b"") -> bytes:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headwise.documents.segment_memory import SegmentMemory
-from headwise.documents.segments import SentenceOutput, SentenceRequest
+from headwise.documents.segments import SentenceRequest, SentenceTranslation
 from headwise.serve.access import log_event
 from headwise.serve.document_process import ENDING, FORK, ORDER, OUT_OF_MEMORY
 from headwise.serve.document_session import LENGTHS, DocumentSession, Message, frame, output_values, split_content
@@ -79,7 +79,7 @@ class OpenDocuments:
         call = {"do": "start", "language": language, "markers": markers, "n_best": n_best, "has_memory": has_memory}
         return self._requests(await self.exchange(call, b""))
 
-    async def answer(self, outputs: Sequence[Sequence[SentenceOutput]]) -> list[SentenceRequest | None]:
+    async def answer(self, outputs: Sequence[Sequence[SentenceTranslation]]) -> list[SentenceRequest | None]:
         """Continue with the translations of all sentences; returns the next ones."""
         values = [[output_values(output) for output in run] for run in outputs]
         return self._requests(await self.exchange({"do": "answer", "outputs": values}, b""))

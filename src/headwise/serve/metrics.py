@@ -6,7 +6,8 @@ They contain no text, no key, and no label from a client. See `routes` and `acce
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headwise.serve.models import SentenceTranslation, ServedModel
+from headwise.documents.segments import SentenceTranslation
+from headwise.serve.models import ServedModel
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

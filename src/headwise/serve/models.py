@@ -14,10 +14,10 @@ from headwise.documents.glossary.terms import Glossary, Term
 from headwise.documents.glossary.translation import MIN_BEAM_SIZE
 from headwise.documents.markup.markers import supports_markers
 from headwise.documents.pivot import links_of
-from headwise.documents.segment_memory import MemoryMatch
+from headwise.documents.segments import SentenceTranslation
 from headwise.errors import UserError
 from headwise.models.translation.target_language import language_arguments
-from headwise.runtime.search.translator import clean_text
+from headwise.runtime.search.translator import Translation, clean_text
 from headwise.serve.batching import Batcher, BatchSettings, estimate_tokens
 from headwise.serve.cache import SentenceCache
 from headwise.serve.languages import LanguagePair, language_pair_of
@@ -36,21 +36,6 @@ class SentenceOptions:
     n_best: int = 1
     aligned: bool = False  # with word alignment
     terms: tuple[tuple[str, str], ...] = ()  # glossary: sources and targets
-
-
-@dataclass(frozen=True)
-class SentenceTranslation:
-    """A translated sentence."""
-
-    source: str
-    text: str
-    score: float  # as `Translation.score`
-    log_prob: float
-    n_tokens: tuple[int, int]  # of source and target
-    alternatives: tuple[tuple[str, float], ...] = ()  # texts and their scores
-    alignment: tuple[tuple[int, int], ...] | None = None  # pairs of word numbers, if requested
-    memory: MemoryMatch | None = None  # similar to it, if requested
-    warning: str = ""  # about its codes (`documents.segments`)
 
 
 @runtime_checkable
@@ -166,15 +151,15 @@ class ServedModel:
             links = links_of(model.between(**languages) if languages else model, sentences, outputs)
         return [
             SentenceTranslation(
+                one.text,
+                one.score,
+                one.log_prob,
+                alternatives=tuple(Translation(other.text, other.score) for other in one.alternatives),
                 source=text,
-                text=one.text,
-                score=one.score,
-                log_prob=one.log_prob,
                 n_tokens=(len(one.source_pieces), len(one.pieces)),
-                alternatives=tuple((other.text, other.score) for other in one.alternatives),
-                alignment=None if pairs is None else tuple(sorted(pairs)),
+                links=found,
             )
-            for text, one, pairs in zip(sentences, outputs, links, strict=True)
+            for text, one, found in zip(sentences, outputs, links, strict=True)
         ]
 
     def _terms(self, sentences: Sequence[str], options: SentenceOptions) -> list[Term]:

@@ -6,9 +6,10 @@ The glossaries of the server apply in each of the two steps. See `router` for th
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from headwise.documents.segments import SentenceTranslation
 from headwise.errors import UserError
 from headwise.serve.languages import LanguagePair, base_language
-from headwise.serve.models import SentenceOptions, SentenceTranslation, ServedModel
+from headwise.serve.models import SentenceOptions, ServedModel
 from headwise.text.files.links import compose_links
 
 
@@ -92,17 +93,12 @@ def pivot_models(models: Mapping[LanguagePair, ServedModel], language: str) -> d
 
 def _joined(first: SentenceTranslation, second: SentenceTranslation) -> SentenceTranslation:
     """Probabilities are those of both steps, so the log-probability is a lower bound."""
-    log_prob = first.log_prob + second.log_prob
-    score = first.score + second.score
-    links = None
-    if first.alignment is not None and second.alignment is not None:
-        links = tuple(sorted(compose_links(first.alignment, second.alignment)))
     return replace(
         second,
         source=first.source,
-        score=score,
-        log_prob=log_prob,
+        score=first.score + second.score,
+        log_prob=first.log_prob + second.log_prob,
         n_tokens=(first.n_tokens[0], second.n_tokens[1]),
-        alternatives=tuple((text, first.score + other) for text, other in second.alternatives),
-        alignment=links,
+        alternatives=tuple(replace(other, score=first.score + other.score) for other in second.alternatives),
+        links=None if first.links is None or second.links is None else compose_links(first.links, second.links),
     )

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headwise.documents.segments import SentenceRequest
+from headwise.documents.segments import SentenceRequest, SentenceTranslation
 from headwise.serve.batching import QueueFull
-from headwise.serve.models import PairModel, SentenceOptions, SentenceTranslation
+from headwise.serve.models import PairModel, SentenceOptions
 
 MOST_QUEUED = 200  # sentences of a job in the queue at the same time, to leave room for requests
 MAX_PAUSE = 2.0  # seconds until a job tries again when the queue is full

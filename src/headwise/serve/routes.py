@@ -22,6 +22,7 @@ from headwise.documents.markup.placeholders import with_codes
 from headwise.documents.quality_checks import quality_warnings
 from headwise.documents.reading import ENDINGS
 from headwise.documents.segment_memory import match_values
+from headwise.documents.segments import SentenceTranslation
 from headwise.errors import FULL, UserError
 from headwise.serve.access import AccessRules, log_event
 from headwise.serve.batching import QueueFull
@@ -30,7 +31,7 @@ from headwise.serve.files import attachment, stored_name
 from headwise.serve.jobs import UNAVAILABLE
 from headwise.serve.languages import detect_languages, language_name, most_likely_language
 from headwise.serve.metrics import Metrics
-from headwise.serve.models import ModelUnavailable, SentenceOptions, SentenceTranslation
+from headwise.serve.models import ModelUnavailable, SentenceOptions
 from headwise.serve.openapi import openapi_document
 from headwise.serve.page import api_page, translation_page
 from headwise.serve.parameters import (
@@ -101,7 +102,7 @@ class RequestHandlers:
         if values["source"] == "auto":
             answer["detectedLanguage"] = sources
         if count:
-            answer["alternatives"] = [one.alternatives for one in translations]
+            answer["alternatives"] = [[other.text for other in one.alternatives] for one in translations]
         return answer if isinstance(values["q"], list) else {name: parts[0] for name, parts in answer.items()}
 
     async def languages(self, request: "Request") -> Any:
@@ -449,8 +450,8 @@ def sentence_json(one: SentenceTranslation) -> dict[str, Any]:
         "text": one.text,
         "score": one.score,
         "log_prob": one.log_prob,
-        "alternatives": [{"text": text, "score": score} for text, score in one.alternatives],
-        "alignment": one.alignment,
+        "alternatives": [{"text": other.text, "score": other.score} for other in one.alternatives],
+        "alignment": None if one.links is None else sorted(one.links),
         "memory": one.memory and match_values(one.memory),
         "warnings": sentence_warnings(one),
     }
@@ -459,7 +460,7 @@ def sentence_json(one: SentenceTranslation) -> dict[str, Any]:
 def sentence_warnings(one: SentenceTranslation) -> list[str]:
     """The warnings for a sentence: about its codes and, if a model translated it, its quality.
 
-    >>> sentence_warnings(SentenceTranslation("He has 3 dogs.", "Er hat 4 Hunde.", -0.2, -1.0, (5, 5)))
+    >>> sentence_warnings(SentenceTranslation("Er hat 4 Hunde.", -0.2, -1.0, source="He has 3 dogs.", n_tokens=(5, 5)))
     ['other numbers']
     """
     about_codes = [one.warning] if one.warning else []

@@ -11,14 +11,15 @@ from typing import Any
 
 from headwise.documents.segment_memory import SegmentMemory
 from headwise.documents.segments import (
-    SentenceOutput,
     SentenceRequest,
+    SentenceTranslation,
     TranslatedSentence,
     has_words,
     translate_segments,
 )
 from headwise.documents.unit import Parts, codes_of, plain
-from headwise.serve.models import PairModel, SentenceOptions, SentenceTranslation
+from headwise.runtime.search.translator import Translation
+from headwise.serve.models import PairModel, SentenceOptions
 
 KnownSentences = dict[tuple[str, bool], SentenceTranslation]  # by text, and whether its alignment was requested
 
@@ -51,7 +52,7 @@ async def load_model(model: PairModel, options: SentenceOptions) -> None:
 
 async def run_steps(
     model: PairModel,
-    steps: Generator[SentenceRequest, list[SentenceOutput], Any],
+    steps: Generator[SentenceRequest, list[SentenceTranslation], Any],
     options: SentenceOptions,
     rank: int,
     known: KnownSentences,
@@ -63,13 +64,13 @@ async def run_steps(
         wanted = replace(options, aligned=request.aligned or options.aligned)
         translations = await model.ask(new, wanted)
         known |= {(text, request.aligned): one for text, one in zip(new, translations, strict=True)}
-        outputs = [sentence_output(known[text, request.aligned], rank) for text in request.texts]
+        outputs = [nth_best(known[text, request.aligned], rank) for text in request.texts]
         request, result = await asyncio.to_thread(_next_step, steps, outputs)
     return result
 
 
 def _next_step(
-    steps: Generator[SentenceRequest, list[SentenceOutput], Any], answers: list[SentenceOutput] | None
+    steps: Generator[SentenceRequest, list[SentenceTranslation], Any], answers: list[SentenceTranslation] | None
 ) -> tuple[SentenceRequest | None, Any]:
     """The next sentences to translate, or the result at the end."""
     try:
@@ -78,16 +79,14 @@ def _next_step(
         return None, end.value
 
 
-def sentence_output(one: SentenceTranslation, rank: int) -> SentenceOutput:
-    """Alternatives use the alignment of the best translation, because they share most words."""
-    links = None if one.alignment is None else frozenset(one.alignment)
-    return SentenceOutput(nth_best(one, rank)[0], one.log_prob, one.n_tokens[1] + 1, links)
+def nth_best(one: SentenceTranslation, rank: int) -> SentenceTranslation:
+    """The translation of a sentence with this rank, from 0, or its last one.
 
-
-def nth_best(one: SentenceTranslation, rank: int) -> tuple[str, float]:
-    """The translation of a sentence with this rank, from 0, or its last one; with its score."""
-    texts = ((one.text, one.score), *one.alternatives)
-    return texts[min(rank, len(texts) - 1)]
+    Alternatives have the alignment of the best one, because they share most words.
+    """
+    ranked = (one, *one.alternatives)
+    best = ranked[min(rank, len(ranked) - 1)]
+    return replace(one, text=best.text, score=best.score)
 
 
 def _joined(
@@ -99,26 +98,14 @@ def _joined(
     """The result for a sentence; unchanged if its codes cannot be preserved."""
     source, best = plain(parts), ranked[0]
     if best.asked is None:
-        return SentenceTranslation(source, plain(best.parts) or source, 0.0, 0.0, (0, 0), warning=best.warning)
-    texts = [
-        (plain(one.parts), nth_best(known[one.asked], rank)[1])
+        return SentenceTranslation(plain(best.parts) or source, source=source, warning=best.warning)
+    text, output = plain(best.parts), known[best.asked]
+    others = [
+        Translation(plain(one.parts), nth_best(known[one.asked], rank).score)
         for rank, one in enumerate(ranked)
-        if one.asked is not None
+        if rank and one.asked is not None
     ]
-    model_output = known[best.asked]
-    return SentenceTranslation(
-        source,
-        texts[0][0],
-        texts[0][1],
-        model_output.log_prob,
-        model_output.n_tokens,
-        tuple(texts[1:]),
-        _alignment(source, texts[0][0], best.asked[0], model_output) if options.aligned else None,
-        warning=best.warning,
-    )
-
-
-def _alignment(source: str, text: str, asked: str, output: SentenceTranslation) -> tuple[tuple[int, int], ...] | None:
-    """The word alignment, if both sides have as many words as the model read and wrote."""
-    same = len(source.split()) == len(asked.split()) and len(text.split()) == len(output.text.split())
-    return output.alignment if same else None
+    # The word alignment is kept if both sides have as many words as the model read and wrote.
+    same = len(source.split()) == len(best.asked[0].split()) and len(text.split()) == len(output.text.split())
+    links = output.links if options.aligned and same else None
+    return replace(output, source=source, text=text, alternatives=tuple(others), links=links, warning=best.warning)

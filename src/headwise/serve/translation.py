@@ -5,7 +5,7 @@ Placeholders, addresses and emoji are preserved (`sentences`), and in a document
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,12 +15,13 @@ from typing import Any
 from headwise.documents.fill import look_up
 from headwise.documents.markup.placeholders import is_icu_choice, with_codes
 from headwise.documents.segment_memory import SegmentMemory, merge_known
-from headwise.documents.segments import SentenceRequest, has_words
+from headwise.documents.segments import SentenceRequest, SentenceTranslation, has_words
 from headwise.documents.sentences import SentenceSpan, split_into_sentences
 from headwise.documents.unit import Parts, plain
+from headwise.runtime.search.translator import Translation
 from headwise.serve.documents import OpenDocuments
 from headwise.serve.languages import base_language
-from headwise.serve.models import PairModel, SentenceOptions, SentenceTranslation
+from headwise.serve.models import PairModel, SentenceOptions
 from headwise.serve.progress import JobProgress, submit_when_free
 from headwise.serve.router import ModelRouter
 from headwise.serve.sentences import (
@@ -28,7 +29,6 @@ from headwise.serve.sentences import (
     is_queued_as_it_is,
     load_model,
     nth_best,
-    sentence_output,
     translate_protected,
 )
 from headwise.serve.usage import UsageCounter
@@ -37,26 +37,17 @@ INLINE_CHARACTERS = 2000  # of texts that are split on the event loop, which tak
 
 
 @dataclass(frozen=True)
-class TextTranslation:
-    """A translated text: `texts[n]` has the n-th best translation of every sentence, or its last one."""
+class TextTranslation(Translation):
+    """A translated text; its score is the mean of its sentences."""
 
-    texts: tuple[str, ...]
-    sentences: tuple[SentenceTranslation, ...]
+    sentences: tuple[SentenceTranslation, ...] = ()
 
-    @property
-    def text(self) -> str:
-        """The best translation."""
-        return self.texts[0]
 
-    @property
-    def alternatives(self) -> list[str]:
-        """Other translations."""
-        return [text for text in dict.fromkeys(self.texts) if text != self.text]
-
-    @property
-    def score(self) -> float:
-        """The mean score of the sentences."""
-        return sum(one.score for one in self.sentences) / max(len(self.sentences), 1)
+def text_translation(texts: Iterable[str], sentences: Sequence[SentenceTranslation]) -> TextTranslation:
+    """A text of which `texts[n]` has the n-th best translation of every sentence, or its last one."""
+    best, *others = dict.fromkeys(texts)
+    score = sum(one.score for one in sentences) / max(len(sentences), 1)
+    return TextTranslation(best, score, alternatives=tuple(map(Translation, others)), sentences=tuple(sentences))
 
 
 @dataclass(frozen=True)
@@ -78,8 +69,8 @@ class SegmentedText:
 
     def joined(self, sentences: Sequence[SentenceTranslation], n_best: int) -> TextTranslation:
         """The text with its sentences replaced by translations."""
-        texts = [self._with(iter([nth_best(one, rank)[0] for one in sentences])) for rank in range(n_best)]
-        return TextTranslation(tuple(texts), tuple(sentences))
+        texts = (self._with(iter([nth_best(one, rank).text for one in sentences])) for rank in range(n_best))
+        return text_translation(texts, sentences)
 
     def _with(self, texts: Iterator[str]) -> str:
         pairs = [(one, next(texts) if one.parts else "") for one in self.spans]
@@ -178,11 +169,9 @@ async def translate_html(
     model = router.find(options.source, options.target)
     await documents.read_html(texts)
     written, sentences = await translate_documents(model, documents, options, router.memory(options))
-    ranks = [
-        tuple(one.decode() for one in written[start : start + options.n_best])
-        for start in range(0, len(written), options.n_best)
-    ]
-    return [TextTranslation(*both) for both in zip(ranks, sentences, strict=True)]
+    starts = range(0, len(written), options.n_best)
+    ranks = (map(bytes.decode, written[start : start + options.n_best]) for start in starts)
+    return [text_translation(*both) for both in zip(ranks, sentences, strict=True)]
 
 
 async def translate_documents(
@@ -227,7 +216,7 @@ async def translate_documents(
         for run, wanted in zip(by_run, keys, strict=True):
             run |= {key: known[key] for key in wanted}
         requests = await documents.answer(
-            [[sentence_output(known[key], n % options.n_best) for key in wanted] for n, wanted in enumerate(keys)]
+            [[nth_best(known[key], n % options.n_best) for key in wanted] for n, wanted in enumerate(keys)]
         )
     if progress:
         progress.request(None)

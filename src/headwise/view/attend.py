@@ -9,15 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headwise.errors import UserError, unknown
+from headwise.runtime.search.translator import TextTranslator
 from headwise.view.notebook import AttentionView
-from headwise.view.pair import PairTranslator, read_pair
+from headwise.view.pair import read_pair
 from headwise.view.reader import STACKS, HeadCounts, PairReader, WeightsByLayer
 
 Layers = Sequence[int] | Mapping[str, Sequence[int]]
 
 
 def attend(
-    translator: PairTranslator,
+    translator: TextTranslator,
     reader: PairReader,
     src: str,
     tgt: str | None = None,

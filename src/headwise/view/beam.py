@@ -11,13 +11,14 @@ from typing import Any
 
 from headwise.contract import Continuation, Hypothesis, SpecialIds, penalty_of
 from headwise.runtime.search.request import search_options
+from headwise.runtime.search.translator import TextTranslator
 from headwise.text.tokens.pair_tokenizer import PairTokenizer
-from headwise.view.pair import PairTranslator, output_ids, with_forced
+from headwise.view.pair import output_ids, with_forced
 from headwise.view.record import BeamNode
 
 
 def search_with_tree(
-    translator: PairTranslator, source: list[int], prefix: list[int], config: Any
+    translator: TextTranslator, source: list[int], prefix: list[int], config: Any
 ) -> tuple[Hypothesis, list[BeamNode]]:
     """The translation of a source, and the tree of all continuations that the search ranked.
 
@@ -70,7 +71,7 @@ class BeamTree:
         return len(self.nodes) - 1
 
 
-def _only_path(translator: PairTranslator, hypothesis: Hypothesis, config: Any) -> list[BeamNode]:
+def _only_path(translator: TextTranslator, hypothesis: Hypothesis, config: Any) -> list[BeamNode]:
     pieces = translator.tokenizer.pieces(output_ids(hypothesis, translator.tokenizer.eos_id))
     log_probs, penalty = accumulate(hypothesis.token_log_probs), penalty_of(search_options(config, SpecialIds()))
     return [

@@ -7,35 +7,15 @@ states are those of the search, position by position.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-from headwise.contract import Hypothesis, StepCallback
+from headwise.contract import Hypothesis
 from headwise.errors import UserError
 from headwise.runtime.search.request import with_start
-from headwise.runtime.search.translator import clean_text, one_line
+from headwise.runtime.search.translator import TextTranslator, clean_text, one_line
 from headwise.text.tokens.pair_tokenizer import PairTokenizer
 from headwise.view.record import Axis, Word
 from headwise.view.words import words_spelled
-
-
-@runtime_checkable
-class PairTranslator(Protocol):
-    """A translation model with its tokenizer, as the inspector needs it.
-
-    `config` are settings of a search, which `settings` checks and changes; nothing here uses their fields.
-    """
-
-    @property
-    def model(self) -> Any: ...
-    @property
-    def tokenizer(self) -> PairTokenizer: ...
-    def settings(self, overrides: dict[str, Any]) -> Any: ...
-    def segment(self, texts: Sequence[str], config: Any) -> list[list[list[int]]]: ...  # the parts of each text
-    def encode_prefix(self, prefix: str) -> list[int]: ...
-    def search(self, sources: list[list[list[int]]], prefix: list[int], config: Any) -> list[list[Hypothesis]]: ...
-    def search_with_callback(
-        self, source: list[int], prefix: list[int], config: Any, callback: StepCallback
-    ) -> Hypothesis: ...
 
 
 @dataclass(frozen=True)
@@ -89,7 +69,7 @@ class TranslatedPair:
         return [self.tokenizer.bos_id, *self.tgt[:-1]]
 
 
-def read_pair(translator: PairTranslator, src: str, tgt: str | None, prefix: str, config: Any) -> TranslatedPair:
+def read_pair(translator: TextTranslator, src: str, tgt: str | None, prefix: str, config: Any) -> TranslatedPair:
     """A source and its translation: `tgt` if it is given, or else the result of a search.
 
     Raises:
@@ -102,7 +82,7 @@ def read_pair(translator: PairTranslator, src: str, tgt: str | None, prefix: str
     return given_pair(translator, src, source, tgt, prefix)
 
 
-def read_source(translator: PairTranslator, src: str, config: Any) -> list[int]:
+def read_source(translator: TextTranslator, src: str, config: Any) -> list[int]:
     """The ids of a source, without its end token."""
     (parts,) = translator.segment([src], config)
     if not parts:
@@ -116,7 +96,7 @@ def read_source(translator: PairTranslator, src: str, config: Any) -> list[int]:
     return parts[0]
 
 
-def given_pair(translator: PairTranslator, src: str, source: list[int], tgt: str, prefix: str) -> TranslatedPair:
+def given_pair(translator: TextTranslator, src: str, source: list[int], tgt: str, prefix: str) -> TranslatedPair:
     """A source and a given translation."""
     if prefix:
         raise UserError("prefix and tgt exclude each other: a prefix is for the model's own translation")
@@ -125,12 +105,12 @@ def given_pair(translator: PairTranslator, src: str, source: list[int], tgt: str
     return TranslatedPair(t, clean_text(src), text, [*source, t.source.eos_id], [*target, t.eos_id])
 
 
-def with_forced(translator: PairTranslator, found: Hypothesis) -> Hypothesis:
+def with_forced(translator: TextTranslator, found: Hypothesis) -> Hypothesis:
     """The hypothesis with the tokens that every output begins with, whose probability is 1."""
     return with_start(found, translator.tokenizer.special.forced)
 
 
-def found_pair(translator: PairTranslator, src: str, source: list[int], found: Hypothesis) -> TranslatedPair:
+def found_pair(translator: TextTranslator, src: str, source: list[int], found: Hypothesis) -> TranslatedPair:
     """A source and the hypothesis of a search, token by token as it was generated."""
     t = translator.tokenizer
     text, whole = one_line(t.decode(found.tokens)), t.special.ended(source)

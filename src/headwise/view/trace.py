@@ -8,14 +8,15 @@ passes the final norm and the output projection as if it were the last layer. Se
 from typing import Any
 
 from headwise.errors import UserError
+from headwise.runtime.search.translator import TextTranslator
 from headwise.view.beam import search_with_tree
-from headwise.view.pair import PairTranslator, found_pair, given_pair, read_source
+from headwise.view.pair import found_pair, given_pair, read_source
 from headwise.view.reader import PairReader
 from headwise.view.record import Trace
 
 
 def trace(
-    translator: PairTranslator,
+    translator: TextTranslator,
     reader: PairReader,
     src: str,
     tgt: str | None = None,

@@ -8,7 +8,7 @@ import pytest
 from headwise.documents.fill import TranslatedUnit, translation_steps
 from headwise.documents.formats.po import read_po
 from headwise.documents.reading import parse_document
-from headwise.documents.segments import CODES_CHANGED, GUESSED, SentenceOutput
+from headwise.documents.segments import CODES_CHANGED, GUESSED, SentenceTranslation
 from headwise.documents.unit import plain
 
 
@@ -24,8 +24,9 @@ def filled(source: str, answers: Mapping[str, str], marks: bool = True) -> Trans
         return end.value[0]
 
 
-def _answer(text: str, aligned: bool) -> SentenceOutput:
-    return SentenceOutput(text, -0.1, 3, frozenset([(0, 0), (1, 1)]) if aligned else None)
+def _answer(text: str, aligned: bool) -> SentenceTranslation:
+    links = frozenset([(0, 0), (1, 1)]) if aligned else None
+    return SentenceTranslation(text, log_prob=-0.1, n_tokens=(0, 2), links=links)
 
 
 @pytest.mark.parametrize("added", ["``", "``x``", "`x", ":func:`f`", "%s", "<b>", "https://a.org"])

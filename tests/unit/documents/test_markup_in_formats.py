@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 
 from headwise.documents.fill import targets_of, translation_steps
 from headwise.documents.reading import parse_document
-from headwise.documents.segments import SentenceOutput
+from headwise.documents.segments import SentenceTranslation
 from headwise.documents.unit import plain, strings_only
 
 Node = str | int | tuple[int, list]  # a text, the number of a point, or that of a span with its content
@@ -218,7 +218,9 @@ def run(document, change: Callable[[str], tuple[str, frozenset[tuple[int, int]]]
         while True:
             asked += wanted.texts
             answers = [change(text) for text in wanted.texts]
-            wanted = steps.send([SentenceOutput(text, -0.1, 2, links) for text, links in answers])
+            wanted = steps.send(
+                [SentenceTranslation(text, log_prob=-0.1, n_tokens=(0, 1), links=links) for text, links in answers]
+            )
     except StopIteration as end:
         return end.value, asked
 

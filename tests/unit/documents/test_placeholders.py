@@ -12,7 +12,7 @@ from headwise.documents.markup.icu_messages import icu_spans
 from headwise.documents.markup.placeholder_grammars import DIALECTS, GETTEXT_FLAGS, PRINTF
 from headwise.documents.markup.placeholders import OF_MARKUP, PLACEHOLDER_START, is_icu_choice, with_codes
 from headwise.documents.reading import parse_document
-from headwise.documents.segments import CODES_CHANGED, MARKUP_LOST, SentenceOutput
+from headwise.documents.segments import CODES_CHANGED, MARKUP_LOST, SentenceTranslation
 from headwise.documents.unit import Document, codes_of, plain
 
 # Parts of ordinary texts that are close to a placeholder.
@@ -218,7 +218,10 @@ def fill(
                 for text in texts
             ]
             wanted = steps.send(
-                [SentenceOutput(*pair) for pair in ((t, -0.1, 2, a) for t, a in zip(texts, links, strict=True))]
+                [
+                    SentenceTranslation(t, log_prob=-0.1, n_tokens=(0, 1), links=a)
+                    for t, a in zip(texts, links, strict=True)
+                ]
             )
     except StopIteration as end:
         return end.value

@@ -11,7 +11,7 @@ from headwise.documents.formats.html_page import parse_html
 from headwise.documents.markup.placeholders import with_codes
 from headwise.documents.passages import Characters
 from headwise.documents.segment_memory import SegmentMemory, memory_key, read_segment_memory
-from headwise.documents.segments import SentenceOutput
+from headwise.documents.segments import SentenceTranslation
 from headwise.documents.unit import plain
 from headwise.errors import UserError
 
@@ -36,7 +36,9 @@ def filled(html: str, memory: SegmentMemory) -> tuple[str, list[str], list[Trans
                 request = steps.send(look_up(request.texts, memory))
                 continue
             asked += request.texts
-            request = steps.send([SentenceOutput(text.upper(), -0.1, 3) for text in request.texts])
+            request = steps.send(
+                [SentenceTranslation(text.upper(), log_prob=-0.1, n_tokens=(0, 2)) for text in request.texts]
+            )
     except StopIteration as end:
         units = end.value
     return document.filled({one.number: one.target for one in units}).decode(), asked, units

@@ -4,9 +4,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from headwise.documents.fill import TOO_LONG, SentenceOutput, targets_of, translation_steps
+from headwise.documents.fill import TOO_LONG, targets_of, translation_steps
 from headwise.documents.not_translated import count_kinds, not_translated
 from headwise.documents.reading import parse_document
+from headwise.documents.segments import SentenceTranslation
 from headwise.documents.unit import Parts, UnitState, plain
 
 HEAD = '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"{}><file source-language="en" '
@@ -99,7 +100,7 @@ def test_a_translation_that_is_too_long_is_not_used(unit: str, fits: bool) -> No
     steps = translation_steps(parse_document("a.xlf", text.encode()), "en", markers=False)
     next(steps)
     with pytest.raises(StopIteration) as end:
-        steps.send([SentenceOutput("Ein Hund.", -0.1, 3)])
+        steps.send([SentenceTranslation("Ein Hund.", log_prob=-0.1, n_tokens=(0, 2))])
     (one,) = end.value.value
     assert (targets_of([one]) != {}) == fits
     assert (TOO_LONG in one.warnings) != fits

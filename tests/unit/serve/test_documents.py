@@ -14,7 +14,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 from waiting import wait_until
 
-from headwise.documents.segments import SentenceOutput
+from headwise.documents.segments import SentenceTranslation
 from headwise.serve.document_session import DocumentSession
 from headwise.serve.documents import DocumentFault, DocumentLimits, DocumentProcesses, OpenDocuments, in_thread
 from headwise.serve.parameters import RequestError
@@ -53,7 +53,7 @@ async def upper(documents: OpenDocuments) -> list[bytes]:
     requests = await documents.start("en", False, 1)
     while any(requests):
         requests = await documents.answer(
-            [[SentenceOutput(text.upper(), 0.0, 1) for text in one.texts] if one else [] for one in requests]
+            [[SentenceTranslation(text.upper()) for text in one.texts] if one else [] for one in requests]
         )
     return await documents.filled()
 

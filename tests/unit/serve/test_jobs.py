@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from headwise.documents.segments import SentenceRequest
+from headwise.documents.segments import SentenceRequest, SentenceTranslation
 from headwise.errors import UserError
 from headwise.serve.batching import BatchSettings, estimate_tokens
 from headwise.serve.document_session import DocumentSession
 from headwise.serve.documents import OpenDocuments, in_thread
 from headwise.serve.jobs import DocumentJob, JobLimits, JobStore
-from headwise.serve.models import SentenceOptions, SentenceTranslation, ServedModel
+from headwise.serve.models import SentenceOptions, ServedModel
 from headwise.serve.parameters import RequestError
 from headwise.serve.progress import JobProgress
 from headwise.serve.storage import Storage, StorageLimits
@@ -191,7 +191,7 @@ class SlowModel(ServedModel):
     def translate(self, sentences: list[str], options: SentenceOptions) -> list[SentenceTranslation]:
         assert self.queue
         self.seen.append((self.queue.waiting + len(sentences), self.progress.done))
-        return [SentenceTranslation(text, text.upper(), 0.0, 0.0, (1, 1)) for text in sentences]
+        return [SentenceTranslation(text.upper(), source=text, n_tokens=(1, 1)) for text in sentences]
 
 
 def test_a_job_queues_a_part_of_its_sentences_and_counts_every_batch() -> None:

@@ -1,6 +1,7 @@
 """Texts and documents of a request: cut, translated by a model that may lose or add codes, and put together."""
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Sequence
 from io import BytesIO
@@ -12,16 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.documents.segments import CODES_CHANGED, GUESSED
+from headwise.documents.segments import CODES_CHANGED, GUESSED, SentenceTranslation
 from headwise.documents.sentences import MAX_SENTENCE
+from headwise.runtime.search.translator import Translation
 from headwise.serve.batching import BatchSettings
 from headwise.serve.document_session import DocumentSession
 from headwise.serve.documents import OpenDocuments, in_thread
 from headwise.serve.files import parse_upload
-from headwise.serve.models import SentenceOptions, SentenceTranslation, ServedModel
+from headwise.serve.models import SentenceOptions, ServedModel
 from headwise.serve.parameters import RequestError
 from headwise.serve.router import ModelRouter
-from headwise.serve.routes import sentence_warnings
+from headwise.serve.routes import sentence_warnings, text_json
 from headwise.serve.translation import (
     TextTranslation,
     segment_text,
@@ -53,10 +55,16 @@ class Speaker(ServedModel):
         """Word n comes from word n."""
         self.model = self
         texts = [self.say(text) for text in sentences]
-        links = tuple((n, n) for n in range(20)) if options.aligned else None
+        links = frozenset((n, n) for n in range(20)) if options.aligned else None
         return [
             SentenceTranslation(
-                source, text, -1.0, -2.0, (3, 3), tuple((text + "!" * n, -2.0) for n in range(1, 3)), links
+                text,
+                -1.0,
+                -2.0,
+                alternatives=(Translation(f"{text}!", -2.0), Translation(f"{text}!!", -2.0)),
+                source=source,
+                n_tokens=(3, 3),
+                links=links,
             )
             for source, text in zip(sentences, texts, strict=True)
         ]
@@ -92,7 +100,7 @@ def test_tags_of_a_page_stay_at_their_words_whatever_the_model_does_with_them() 
 def test_alternatives_of_a_page_are_of_every_sentence() -> None:
     found = page("<p>A dog</p><p>a <b>b</b>", str.upper, 3)
     assert found.text == "<p>A DOG</p><p>A <b>B</b>"
-    assert found.alternatives == ["<p>A DOG!</p><p>A <b>B!</b>", "<p>A DOG!!</p><p>A <b>B!!</b>"]
+    assert [one.text for one in found.alternatives] == ["<p>A DOG!</p><p>A <b>B!</b>", "<p>A DOG!!</p><p>A <b>B!!</b>"]
 
 
 def test_a_sentence_that_stands_often_in_a_file_is_translated_once() -> None:
@@ -125,8 +133,8 @@ def test_files_too_large_to_translate_are_refused_before_they_are_unpacked() -> 
 @given(PLAIN)
 def test_a_text_that_nothing_is_done_to_is_the_same(text: str) -> None:
     taken = segment_text(text, "en")
-    same = [SentenceTranslation(one, one, 0.0, 0.0, (1, 1)) for one in taken.sentences]
-    assert taken.joined(same, 1).texts == (text,)
+    same = [SentenceTranslation(one, source=one) for one in taken.sentences]
+    assert taken.joined(same, 1).text == text
     assert all(sentence == sentence.strip() and "\n" not in sentence for sentence in taken.sentences)
 
 
@@ -153,8 +161,8 @@ def test_long_sentences_are_split(part: str) -> None:
     taken = segment_text(text, "en")
     assert max(map(len, taken.sentences)) <= MAX_SENTENCE
     assert len(taken.sentences) < 3 * 20_000 / MAX_SENTENCE
-    same = [SentenceTranslation(one, one, 0.0, 0.0, (1, 1)) for one in taken.sentences]
-    assert taken.joined(same, 1).texts == (text,)
+    same = [SentenceTranslation(one, source=one) for one in taken.sentences]
+    assert taken.joined(same, 1).text == text
 
 
 @pytest.mark.parametrize(
@@ -176,6 +184,20 @@ def texts(text: str, say: Callable[[str], str], n_best: int = 1) -> TextTranslat
     return told(say, lambda router, *_: translate_texts(router, [text], SentenceOptions("en", "de", n_best=n_best)))[0]
 
 
+def test_the_answer_of_a_request_has_alternatives_and_links_of_words() -> None:
+    options = SentenceOptions("en", "de", n_best=2, aligned=True)
+    (found,) = told(str.upper, lambda router, *_: translate_texts(router, ["A dog. See {0}."], options))
+    answer = json.loads(json.dumps(text_json(found)))
+    first, second = answer.pop("sentences")
+    assert answer == {"text": "A DOG. SEE {0}.", "score": -1.0}
+    links = [[n, n] for n in range(20)]
+    others = [{"text": "A DOG.!", "score": -2.0}, {"text": "A DOG.!!", "score": -2.0}]
+    same = {"score": -1.0, "log_prob": -2.0, "alignment": links, "memory": None}
+    assert first == {"source": "A dog.", "text": "A DOG.", "alternatives": others, "warnings": [], **same}
+    others = [{"text": "SEE {0}.!", "score": -2.0}]
+    assert second == {"source": "See {0}.", "text": "SEE {0}.", "alternatives": others, "warnings": [], **same}
+
+
 CODES = "Write to a.b@example.org, see https://example.org/a?b=c, 👩‍💻 {0} %s!"
 
 
@@ -186,7 +208,7 @@ def test_texts_keep_their_codes_as_pages_do() -> None:
     assert [one.text for one in found.sentences] == [found.text]
     assert [sentence_warnings(one)[0] for one in found.sentences] == [GUESSED]
     assert sentence_warnings(texts("One {0}.", lambda said: "Eins {1}.").sentences[0]) == [CODES_CHANGED]
-    assert texts("See {0} now. A dog.", str.upper, 2).alternatives == ["SEE {0} NOW.! A DOG.!"]
+    assert texts("See {0} now. A dog.", str.upper, 2).alternatives == (Translation("SEE {0} NOW.! A DOG.!"),)
 
 
 @pytest.mark.parametrize(

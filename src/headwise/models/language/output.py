@@ -28,7 +28,7 @@ class Output:
     alternatives: tuple["Output", ...] = ()  # the rest of the n-best list, best first
 
 
-NOTHING = Translation("", 0.0, 0.0, [], [], [], parts=0)
+NOTHING = Translation("")
 
 
 def output_of(ranked: Sequence[Hypothesis], decode: Detokenise, stops: Sequence[str]) -> Output:

@@ -9,12 +9,12 @@ from itertools import tee
 
 from sacrebleu.metrics.bleu import BLEU
 
-from headwise.contract import TranslatedText
+from headwise.runtime.search.translator import Translation
 from headwise.text.files.sources import Pair
 
 
 def distill(
-    pairs: Iterable[Pair], translate: Callable[[Iterable[str]], Iterable[TranslatedText]], interpolate: bool = False
+    pairs: Iterable[Pair], translate: Callable[[Iterable[str]], Iterable[Translation]], interpolate: bool = False
 ) -> Iterator[Pair]:
     """Each source with the teacher's translation and its alternatives, a pair for each different text.
 
@@ -30,12 +30,12 @@ def distill(
         yield from ((source, text) for text in dict.fromkeys(texts) if text)
 
 
-def closest(translation: TranslatedText, reference: str) -> str:
+def closest(translation: Translation, reference: str) -> str:
     """The candidate with the highest sentence BLEU; among equals the more probable one."""
     return max(hypothesis_texts(translation), key=lambda text: SENTENCE_BLEU.sentence_score(text, [reference]).score)
 
 
-def hypothesis_texts(translation: TranslatedText) -> list[str]:
+def hypothesis_texts(translation: Translation) -> list[str]:
     """The n-best list, best first."""
     return [translation.text, *(other.text for other in translation.alternatives)]
 

@@ -19,7 +19,8 @@ from headwise.errors import UserError
 from headwise.pytorch.architectures.conv import Convolutional
 from headwise.pytorch.inspect.pair_tensors import PairTensors, device_of, with_tensors
 from headwise.pytorch.search.stepwise import evaluating
-from headwise.view.pair import PairTranslator, read_pair
+from headwise.runtime.search.translator import TextTranslator
+from headwise.view.pair import read_pair
 from headwise.view.record import Attribution, Word
 
 STEPS = 64
@@ -27,7 +28,7 @@ BATCH_TOKENS = 2048  # source and target tokens of one pass; bounds the memory
 
 
 def attribute(
-    translator: PairTranslator, src: str, tgt: str | None = None, steps: int = STEPS, prefix: str = "", **overrides: Any
+    translator: TextTranslator, src: str, tgt: str | None = None, steps: int = STEPS, prefix: str = "", **overrides: Any
 ) -> Attribution:
     """How much each source word raised the log-probability of each target word.
 

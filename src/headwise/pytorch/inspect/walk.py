@@ -29,7 +29,8 @@ from headwise.pytorch.inspect.walk_attention import attention_steps
 from headwise.pytorch.inspect.walk_steps import Steps, activation_name, bias_of, is_norm
 from headwise.pytorch.search.changes import interventions_of
 from headwise.pytorch.search.stepwise import evaluating
-from headwise.view.pair import PairTranslator, read_pair
+from headwise.runtime.search.translator import TextTranslator
+from headwise.view.pair import read_pair
 from headwise.view.record import StackFigure, WalkRecord, WalkStep
 
 N_OUTPUTS = 24  # tokens of the vocabulary that are shown at the output
@@ -37,7 +38,7 @@ UNWALKABLE = frozenset({"outputs", "kernel", "temperature", "residuals"})  # arg
 
 
 def walk_pair(
-    translator: PairTranslator, src: str, tgt: str | None = None, prefix: str = "", **overrides: Any
+    translator: TextTranslator, src: str, tgt: str | None = None, prefix: str = "", **overrides: Any
 ) -> WalkRecord:
     """The walks through a translation model; arguments and errors as for `attend`."""
     check_walkable(translator.model)

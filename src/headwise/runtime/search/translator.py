@@ -6,7 +6,7 @@ Blank texts are answered without the model; texts that are too long are translat
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -32,19 +32,19 @@ CHUNK_LINES = 1000  # of a stream that are read, and translated together
 
 @dataclass(frozen=True)
 class Translation:
-    """One translated text.
+    """One translated text, by a model unless all but the text is left out.
 
     For a text translated in parts, pieces are concatenated, log-probabilities summed and scores averaged. A blank text
     has an empty translation with score 0 and no parts.
     """
 
     text: str  # one line
-    score: float  # log-probability / length penalty, for ranking; higher is better
-    log_prob: float  # natural log, including the end token
-    pieces: list[str]
-    token_log_probs: list[float]  # one per piece
-    source_pieces: list[str]
-    parts: int  # number of parts; 1 unless the text was long
+    score: float = 0.0  # log-probability / length penalty, for ranking; higher is better
+    log_prob: float = 0.0  # natural log, including the end token
+    pieces: list[str] = field(default_factory=list)
+    token_log_probs: list[float] = field(default_factory=list)  # one per piece
+    source_pieces: list[str] = field(default_factory=list)
+    parts: int = 0  # number of parts; 1 unless the text was long
     alternatives: tuple["Translation", ...] = ()  # the rest of the n-best list, best first
 
 
@@ -260,7 +260,7 @@ class TextTranslator:
         """The translation of one text from its parts; alternative n joins the n-th best of every part."""
         source_pieces = [piece for tokens in sources for piece in self.tokenizer.source.pieces(tokens)]
         if not sources:
-            return Translation("", 0.0, 0.0, [], [], [], parts=0)
+            return Translation("")
         count = max(len(ranked) for ranked in hypotheses)
         columns = [[ranked[min(n, len(ranked) - 1)] for ranked in hypotheses] for n in range(count)]
         best, *others = (self.join(column, source_pieces, stops) for column in columns)
