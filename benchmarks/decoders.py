@@ -23,7 +23,7 @@ from headwise.contract import SpecialIds
 from headwise.core.transformer import Transformer
 from headwise.core.translate import pad_right
 from headwise.pytorch.export.exported import ExportedModel, exported_model
-from headwise.pytorch.export.onnx import DECODER, ENCODER, GreedyTranslator
+from headwise.pytorch.export.onnx import DECODER, ENCODER, OnnxGraphs
 from headwise.pytorch.search.captured import SWITCH
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.checkpoint.read import read_folder
@@ -187,7 +187,7 @@ def graphs(folder: Path, compute: str, runtime: str) -> Translate:
     return translate
 
 
-class OpenVino(GreedyTranslator):
+class OpenVino(OnnxGraphs):
     """The same search with OpenVINO."""
 
     def __init__(self, exported: ExportedModel, folder: Path) -> None:
@@ -214,7 +214,7 @@ class _Session:
         return [found[output].copy() for output in self._model.outputs]
 
 
-_GRAPHS = {"onnxruntime": GreedyTranslator, "openvino": OpenVino}
+_GRAPHS = {"onnxruntime": OnnxGraphs, "openvino": OpenVino}
 
 
 def latencies(make: Callable[..., Translate], *arguments: Any) -> Callable[[list[Tokens], Job], list[float]]:

@@ -228,7 +228,7 @@ def test_onnx(positions: str, make_model: MakeModel, tmp_path: Path) -> None:
     assert report == "greedy translations of 3 texts are the same"
     exported = exported_model(read_folder(path))
     src, src_mask, tgt_in, logits = teacher_forced(exported)
-    graphs = onnx.GreedyTranslator(exported, tmp_path / "out")
+    graphs = onnx.OnnxGraphs(exported, tmp_path / "out")
     start = graphs.source(src.numpy(), src_mask.numpy())
     at_once, _ = graphs.step(tgt_in.numpy(), start)
     np.testing.assert_allclose(at_once, logits.numpy(), atol=1e-4)
@@ -239,7 +239,7 @@ def test_onnx(positions: str, make_model: MakeModel, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.concatenate(steps, 1), logits.numpy(), atol=1e-4)
     assert run_example(tmp_path / "out")
     onnx._quantize(tmp_path / "out" / onnx.DECODER)
-    int8, _ = onnx.GreedyTranslator(exported, tmp_path / "out").step(tgt_in.numpy(), start)
+    int8, _ = onnx.OnnxGraphs(exported, tmp_path / "out").step(tgt_in.numpy(), start)
     # Weights are random, and a batch has one scale: 0.32 with AVX2, below 0.3 with VNNI.
     assert 0 < (int8 - logits.numpy()).std() < 0.5 * logits.numpy().std()
 

@@ -64,15 +64,15 @@ def ensemble_of(models: Sequence[Translator], loading: Loading) -> Ensemble:
                 f"{model.path}: has another tokenizer than {first.path}, and models that translate together share "
                 f"one{hint}"
             )
-    return Ensemble(AveragedTranslators(tuple(models)), loading)
+    return Ensemble(EnsembleNetwork(tuple(models)), loading)
 
 
 def _tokens(model: Translator) -> Any:
     return model._for().tokenizer.fingerprint
 
 
-class AveragedTranslators:
-    """Several models as `models.translation.translator.LoadedNetwork`."""
+class EnsembleNetwork:
+    """Several models as one `models.translation.translator.LoadedNetwork`; what is not averaged is of the first."""
 
     def __init__(self, members: tuple[Translator, ...]) -> None:
         self.members = members
@@ -80,7 +80,8 @@ class AveragedTranslators:
         first = self._parts[0]
         self.path: Path = first.path
         self.config, self.about, self.hf_config = first.config, first.about, first.hf_config
-        self.device_name = first.device_name
+        self.device_name, self.unused = first.device_name, first.unused
+        self.check_languages, self.info = first.check_languages, first.info
         self.languages = getattr(first, "languages", None)
         self.generation = getattr(first, "generation", None)
 
@@ -90,12 +91,12 @@ class AveragedTranslators:
 
     @property
     def dtype(self) -> str:
-        """The value of the first model."""
+        """The precision of the first model's parameters."""
         return self._parts[0].dtype
 
     @property
     def automatic(self) -> str:
-        """The value of the first model."""
+        """The precision of decoding for "auto", that of the first model."""
         return self._parts[0].automatic
 
     @property
@@ -107,15 +108,6 @@ class AveragedTranslators:
     def changed(self) -> bool:
         """Whether one of them computes anything else than its files say."""
         return any(part.changed for part in self._parts)
-
-    @property
-    def unused(self) -> tuple[str, ...]:
-        """The value of the first model."""
-        return self._parts[0].unused
-
-    def check_languages(self, source: str, target: str) -> None:
-        """The value of the first model."""
-        self._parts[0].check_languages(source, target)
 
     def engine(self, compute: str) -> SearchEngine:
         """The compiled library, where it has all models; else torch has all of them."""
@@ -140,7 +132,3 @@ class AveragedTranslators:
             None,
             min((one.longest_source for one in own if one.longest_source), default=None),
         )
-
-    def info(self) -> dict[str, Any]:
-        """The value of the first model."""
-        return self._parts[0].info()

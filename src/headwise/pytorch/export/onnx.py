@@ -8,7 +8,7 @@ are (batch, heads, length, d_head) of layer i. The decoder takes one or more new
 length 0 at the start, and are then the outputs of the last step. All lengths and the batch size are dynamic. Added
 and rotary positions come from tables, which end after `exported.N_POSITIONS` tokens.
 
-The export has no search. `GreedyTranslator` is the shortest one; it checks the export.
+The export has no search. `greedy_by_onnxruntime` is the shortest one; it checks the export.
 """
 
 import logging
@@ -337,8 +337,8 @@ def _quantize(path: Path) -> None:
     draft.replace(path)
 
 
-class GreedyTranslator:
-    """Greedy search with the two graphs in ONNX Runtime, one text at a time."""
+class OnnxGraphs:
+    """The two graphs in ONNX Runtime."""
 
     def __init__(self, exported: ExportedModel, folder: Path) -> None:
         import onnxruntime
@@ -367,21 +367,20 @@ class GreedyTranslator:
         logits, *own = self.decoder.run(None, {"tgt_in": tgt_in, **state})
         return logits, {**state, **dict(zip([name for name in state if name.startswith("self")], own, strict=True))}
 
-    def translate(self, tokens: list[int]) -> list[int]:
-        """Ids without EOS, at most MAX_NEW_TOKENS."""
-        t = self.exported.tokenizer
-        src = np.array([[*tokens, t.eos_id]])
-        state, found = self.source(src, np.ones_like(src, bool)), [t.bos_id]
-        for _ in range(MAX_NEW_TOKENS):
-            logits, state = self.step(np.array([found[-1:]]), state)
-            logits[:, :, list(self.exported.suppressed)] = -np.inf
-            found.append(int(logits[0, -1].argmax()))
-            if found[-1] == t.eos_id:
-                return found[1:-1]
-        return found[1:]
-
 
 def greedy_by_onnxruntime(exported: ExportedModel, folder: Path, texts: Sequence[str]) -> list[list[int]]:
     """Greedy translations of the exported model by ONNX Runtime: ids without EOS, up to MAX_NEW_TOKENS."""
-    translator = GreedyTranslator(exported, folder)
-    return [translator.translate(tokens) for tokens in exported.tokenizer.encode_batch(texts)]
+    graphs, t = OnnxGraphs(exported, folder), exported.tokenizer
+    return [_greedy(graphs, tokens, t.bos_id, t.eos_id) for tokens in t.encode_batch(texts)]
+
+
+def _greedy(graphs: OnnxGraphs, tokens: list[int], bos_id: int, eos_id: int) -> list[int]:
+    src = np.array([[*tokens, eos_id]])
+    state, found = graphs.source(src, np.ones_like(src, bool)), [bos_id]
+    for _ in range(MAX_NEW_TOKENS):
+        logits, state = graphs.step(np.array([found[-1:]]), state)
+        logits[:, :, list(graphs.exported.suppressed)] = -np.inf
+        found.append(int(logits[0, -1].argmax()))
+        if found[-1] == eos_id:
+            return found[1:-1]
+    return found[1:]
