@@ -1,7 +1,11 @@
 """The network, in the order of "Attention Is All You Need" (arXiv:1706.03762), section 3.
 
-This package depends on torch and on the settings in `headwise.config`; it knows nothing of text, files or training.
+This package depends on torch and on the settings in `headwise.config`; it knows nothing of files. The C library, which
+computes parts of a training step faster, is attached from outside.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 # Names that keep their meaning and their parameters (docs/reference/stable-names.md), in the order of the paper.
 STABLE = (
@@ -18,3 +22,15 @@ STABLE = (
     *("transformer.EncoderOnly", "transformer.DecoderOnly"),
     "build.build",
 )
+
+_attached: list[Callable[[], Any]] = []
+
+
+def attach_library(library: Callable[[], Any]) -> None:
+    """Let the C library that `library()` returns compute dropout and softmax of a training step on CPUs."""
+    _attached[:] = [library]
+
+
+def training_library() -> Any:
+    """The attached C library; None: torch computes."""
+    return _attached[0]() if _attached else None

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
+from headwise.config.positions import scaled_rates
 from headwise.core.attention import Capped, DotProduct, Kernel, MultiHeadAttention, Windowed
 from headwise.core.embeddings import Embeddings, TypedEmbeddings
 from headwise.core.extensions.disentangled import DisentangledAttention, RelativeVectors
@@ -60,7 +61,6 @@ from headwise.core.positions import (
 )
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.errors import UserError
-from headwise.runtime.native.positions import scaled_rates
 
 # Parameters by name, as in `model.safetensors`. The names are a file format.
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int16
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headwise.runtime.native.library import training_library
+from headwise.core import training_library
 
 _LEVELS = 1 << 16
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from headwise.runtime.native.library import training_library
+from headwise.core import training_library
 
 CHUNK_ROWS = 1024  # rows of logits that exist at once
 ON_CUDA = 4  # times as many, for larger products

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from headwise.config import positions
 from headwise.core.cache import StepPosition
 from headwise.errors import UserError
-from headwise.runtime.native import positions
 
 PositionIds = Int[Tensor, "#rows length"]  # from 0
 

@@ -17,6 +17,7 @@ import headwise
 from headwise.config.data import TranslationData
 from headwise.config.from_recipe import transformer_config
 from headwise.config.model import ModelConfig, RecurrentConfig, TransformerConfig
+from headwise.config.positions import sinusoid_table
 from headwise.config.setting import converted
 from headwise.config.settings import RunConfig, SearchSettings
 from headwise.core.build import count_parameters, parameters_of
@@ -32,7 +33,6 @@ from headwise.runtime.checkpoint.manifest import seal
 from headwise.runtime.checkpoint.sidecar_files import write_shortlist
 from headwise.runtime.checkpoint.trained import write_settings, write_weights
 from headwise.runtime.native.library import library
-from headwise.runtime.native.positions import sinusoid_table
 from headwise.runtime.search import engine
 from headwise.runtime.search.engine import decode_tokens
 from headwise.text.prepared.shortlist import Shortlist

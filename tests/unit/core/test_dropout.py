@@ -5,9 +5,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
+import headwise.core
+import headwise.pytorch  # attaches the compiled library
 from headwise.core import dropout as module
 from headwise.core.dropout import Dropout, _drop
-from headwise.runtime.native.library import library
+from headwise.runtime.native import library
 
 
 @pytest.fixture(autouse=True, params=["library", "torch"])
@@ -15,8 +17,14 @@ def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     """With and without the compiled library."""
     if request.param == "torch":
         monkeypatch.setattr("headwise.core.dropout.training_library", lambda: None)
-    elif library() is None:
+    elif library.library() is None:
         pytest.skip("there is no compiled library here")
+
+
+def test_the_library_is_attached_by_the_package_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert headwise.core.training_library() is library.training_library()
+    monkeypatch.setattr(headwise.core, "_attached", [])
+    assert headwise.core.training_library() is None
 
 
 ELEMENTS = 200_000  # the dropped share then has a standard deviation of about 0.001

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from headwise.config.positions import llama3_rates
 from headwise.core.attention import Capped, DotProduct, Windowed, scaled_dot_product_attention
 from headwise.core.cache import TextCache
 from headwise.core.extensions.relative import RelativeBias, relative_buckets
@@ -20,7 +21,6 @@ from headwise.core.positions import (
     halved_sinusoids,
     sinusoids,
 )
-from headwise.runtime.native.positions import llama3_rates
 
 CPU = torch.device("cpu")
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from unit.native.encoders import BERT, CONFIGS, ROBERTA, arrays_of, random_encoder, small_encoder
 
+from headwise.config import positions
 from headwise.config.network import NetworkConfig
 from headwise.core.extensions.relative import relative_buckets
 from headwise.core.transformer import EncoderOnly
 from headwise.runtime.checkpoint.compiled_encoder import compiled_encoder, encoder_shapes, supports_encoder
 from headwise.runtime.native import library as c
-from headwise.runtime.native import positions
 from headwise.runtime.native.linear import NUMBERS
 
 pytestmark = pytest.mark.skipif(c.library() is None, reason="the compiled library is missing")

@@ -497,6 +497,7 @@ FORKED = """
 import os
 import threading
 import torch
+import headwise.pytorch
 from headwise.core.dropout import Dropout
 from headwise.runtime.native.library import training_library
 
@@ -528,6 +529,7 @@ import sys
 import threading
 from pathlib import Path
 import torch
+import headwise.pytorch
 from headwise.core.dropout import _drop
 from headwise.runtime.native.library import training_library
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+import headwise.pytorch  # noqa: F401 - attaches the compiled library
 from headwise.core import loss as module
 from headwise.core.loss import sequence_loss
 

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headwise.config.positions import rotary_frequencies
 from headwise.core.cache import StepPosition
 from headwise.core.masks import PackedRows
-from headwise.runtime.native.positions import rotary_frequencies
 
 
 def rotary_rates(width: int, base: float) -> Float[Tensor, " pairs"]:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from headwise.config.from_recipe import transformer_config
 from headwise.config.model import ModelConfig, TransformerConfig
 from headwise.config.network import NetworkConfig, StackConfig
+from headwise.config.positions import halved_sinusoid_table, scaled_rates, sinusoid_table
 from headwise.runtime.native.library import instructions, library
 from headwise.runtime.native.linear import PackedMemory
 from headwise.runtime.native.network import ACTIVATIONS, CompiledNetwork, Shape
-from headwise.runtime.native.positions import halved_sinusoid_table, scaled_rates, sinusoid_table
 from headwise.runtime.native.speech import WIDTH as CONVOLUTION
 from headwise.runtime.native.speech import CompiledSpeech
 

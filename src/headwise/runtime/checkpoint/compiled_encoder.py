@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from headwise.config.network import NetworkConfig, StackConfig
+from headwise.config.positions import distance_buckets
 from headwise.runtime.checkpoint.compiled import (
     NORMS,
     ShapesByName,
@@ -24,7 +25,6 @@ from headwise.runtime.native.arrays import Floats
 from headwise.runtime.native.encoder import HEAD_ACTIVATIONS, CompiledEncoder, CompiledHead
 from headwise.runtime.native.linear import Linear
 from headwise.runtime.native.network import Shape
-from headwise.runtime.native.positions import distance_buckets
 
 TOKENS, RELATIVE = "embeddings.tokens.weight", "encoder.reach.buckets.weight"
 HEADS = {  # the layer with an activation, if any, and the output layer

@@ -16,7 +16,6 @@ from headwise.errors import UserError
 from headwise.runtime.native import library as c
 from headwise.runtime.native.arrays import Floats, Ints, all_below, at, floats
 from headwise.runtime.native.linear import LANES, Linear, PackedMemory, pad_rows, round_up, to_bfloat16
-from headwise.runtime.native.positions import rotary_tables
 from headwise.runtime.native.search import Search
 
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
@@ -116,7 +115,7 @@ class PackedNetwork:
             if length > known:
                 raise UserError(f"a sequence of {length} tokens is longer than the model's {known} learned positions")
             if self._shape.rotary:
-                table = np.concatenate([pad_rows(part) for part in rotary_tables(self._shape.rotary, known)], -1)
+                table = _rotary_table(self._shape.rotary, known)
                 self.structure.rotary = c.Rotary(self._address(table), table.shape[1] // 2)
             for embeddings, table in zip(self._sides(), tables, strict=True):
                 if table is None:
@@ -543,6 +542,13 @@ def head_columns(width: int, *parts: int) -> list[int]:
 def _padded_outputs(outputs: Floats) -> Floats:
     """(heads, width, any), padded to whole registers."""
     return np.pad(outputs, [(0, 0), (0, round_up(outputs.shape[1]) - outputs.shape[1]), (0, 0)])
+
+
+def _rotary_table(rates: Sequence[float], length: int) -> Floats:
+    """Padded cosines, then sines, of `length` positions (arXiv:2104.09864); `rates` are radians a position."""
+    angle = np.arange(length, dtype=np.float32)[:, None] * np.array(rates, np.float32)  # as `core.extensions.rotary`
+    exact = angle.astype(np.float64)
+    return np.concatenate([pad_rows(part.astype(np.float32)) for part in (np.cos(exact), np.sin(exact))], -1)
 
 
 def _end(decoding: int, network: CompiledNetwork) -> None:

@@ -1,7 +1,6 @@
-"""Tables of sinusoidal (section 3.5) and rotary positions, for the compiled library and torch."""
+"""Sinusoidal positions (section 3.5), rotary rates, buckets of distances: for the compiled library and torch."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ def halved_sinusoid_table(
 def distance_buckets(distance: NDArray[np.int64], n_buckets: int, max_distance: int) -> NDArray[np.int64]:
     """The bucket of each distance key - query, for both directions (T5, arXiv:1910.10683, section 2.1).
 
-    As `network.relative.relative_buckets` with torch, in float32, too.
+    As `core.extensions.relative.relative_buckets` with torch, in float32, too.
 
     >>> distance_buckets(np.array([-200, -9, -1, 0, 1]), 32, 128).tolist()
     [15, 8, 1, 0, 17]
@@ -75,12 +74,3 @@ def llama3_rates(
     turns = trained_len * rates / np.float32(2 * math.pi)
     share = ((turns - low) / np.float32(high - low)).clip(0, 1)
     return (1 - share) * rates / np.float32(factor) + share * rates
-
-
-def rotary_tables(rates: Sequence[float], length: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Cosines and sines (length, pairs) of the rotation of pairs (arXiv:2104.09864); `rates` are radians a position."""
-    angle = np.arange(length, dtype=np.float32)[:, None] * np.array(
-        rates, np.float32
-    )  # float32 as in `core.extensions.rotary`
-    exact = angle.astype(np.float64)
-    return np.cos(exact).astype(np.float32), np.sin(exact).astype(np.float32)
