@@ -26,6 +26,7 @@ SOURCES = (
     "prompts.c",
     "slots.c",
     "transformer.c",
+    "reading.c",
     "search.c",
     "training.c",
     "parallel.c",

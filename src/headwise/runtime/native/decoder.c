@@ -28,13 +28,10 @@ static int hypotheses(int rows, const int32_t *positions, const int32_t *sentenc
 /* Projects `rows` rows to queries, keys and values, and adds the keys and values to the cache. */
 static int project_heads(Decoding *s, int layer, int rows, const int32_t *positions) {
     const Attention *a = &s->model->decoder[layer].self;
-    const Walk *walk = walk_of(s, 1, layer);
-    const AttentionSteps *to = &walk->self;
     const int q_width = a->heads * a->d_k, k_width = a->kv_heads * a->d_k, v_width = a->kv_heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *keys = s->self_k[layer], *values = s->self_v[layer];
-    const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
+    const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     TRY(linear_forward(a->in, in, rows, padded_width(s->model), qkv, width, NONE, &s->scratch));
-    record_projections(a, walk->head, to, qkv, rows);
     for (int r = 0; r < rows; r++) {
         float *row = qkv + (int64_t)r * width;
         norm_heads(&a->q_norm, row, a->heads, a->d_k, a->norm_width);
@@ -44,20 +41,15 @@ static int project_heads(Decoding *s, int layer, int rows, const int32_t *positi
         memcpy(keys + (s->n_slots + r) * k_width, row + q_width, 4 * (size_t)k_width);
         memcpy(values + (s->n_slots + r) * v_width, row + q_width + k_width, 4 * (size_t)v_width);
     }
-    record_turned(a, walk->head, to, qkv, rows);
     return 0;
 }
 
-/* `paths` (rows, stride) hold slots of positions behind the prompt; they may be NULL if all rows are in prompts. */
-static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *positions, const int32_t *sentences,
-                             const int32_t *paths, int64_t stride) {
+int decoder_attention(Decoding *s, int layer, int rows, const int32_t *positions, const int32_t *sentences,
+                      const int32_t *paths, int64_t stride) {
     TRY(project_heads(s, layer, rows, positions));
     const Attention *a = &s->model->decoder[layer].self;
-    const Walk *walk = walk_of(s, 1, layer);
-    const AttentionSteps *to = &walk->self;
     const int out_width = a->heads * a->d_v, width = a->in->d_out;
     const float *q = s->wide.bytes, *keys = s->self_k[layer], *values = s->self_v[layer];
-    float *weights = next_layer(&s->recording.decoder, (int64_t)a->heads * rows * rows);
     for (int r = 0, count; r < rows; r += MAX(1, count)) {
         if (is_cancelled(&s->scratch)) return CANCELLED;
         float *scores = s->scores.bytes, *out = (float *)s->context.bytes + (int64_t)r * out_width;
@@ -68,60 +60,42 @@ static int decoder_attention(Decoding *s, int layer, int rows, const int32_t *po
                              values + prompt * a->kv_heads * a->d_v, positions[r], scores, out);
             continue;
         }
-        count = to->scores || weights ? 1 : hypotheses(rows - r, positions + r, sentences + r);
+        count = hypotheses(rows - r, positions + r, sentences + r);
         const Slots slots = {prompt, s->n_prompt_slots ? s->prompt_lengths[sentences[r]] : 0, paths + r * stride, stride};
-        attend_to_paths(a, count, q + (int64_t)r * width, width, keys, values, &slots, positions[r],
-                        to->scores ? to->scores + (int64_t)r * rows : NULL, walk->head, scores, out);
-        const int length = positions[r] + 1; /* recordings are of attention without windows */
-        if (to->weights) memcpy(to->weights + (int64_t)r * rows, scores + walk->head * round_up(length), 4 * (size_t)length);
-        for (int h = 0; weights && h < a->heads; h++)
-            memcpy(weights + ((int64_t)h * rows + r) * rows, scores + h * round_up(length), 4 * (size_t)length);
+        attend_to_paths(a, count, q + (int64_t)r * width, width, keys, values, &slots, positions[r], scores, out);
     }
-    return attention_output(s, a, rows, to);
+    return attention_output(s, a, rows);
 }
 
 /* --- Cross-attention --- */
 
-static int cross_attention(Decoding *s, int layer, int rows, const int32_t *sentences) {
+int cross_attention(Decoding *s, int layer, int rows, const int32_t *sentences) {
     const Attention *a = &s->model->decoder[layer].cross;
-    const Walk *walk = walk_of(s, 1, layer);
-    const AttentionSteps *to = &walk->cross;
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v;
     float *q = s->wide.bytes, *context = s->context.bytes;
-    const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
+    const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     TRY(linear_forward(a->in, in, rows, padded_width(s->model), q, k_width, NONE, &s->scratch));
-    record(to->queries, q + walk->head * a->d_k, k_width, rows, a->d_k);
     scale_queries(a, q, k_width, rows);
     for (int r = 0, next; r < rows; r = next) { /* rows of one sentence together */
-        const int sentence = sentences[r], length = s->lengths[sentence], wide = round_up(length);
+        const int sentence = sentences[r], length = s->lengths[sentence];
         if (is_cancelled(&s->scratch)) return CANCELLED;
         for (next = r + 1; next < rows && sentences[next] == sentence; next++) {}
         const float *keys = s->cross_k[layer] + s->offsets[sentence] * k_width;
         const float *values = s->cross_v[layer] + s->offsets[sentence] * v_width;
         const int queries = next - r;
-        const int64_t recorded = (int64_t)a->heads * queries * length;
-        float *weights = layer < s->recording.first ? NULL : next_layer(&s->recording.cross, recorded);
-        for (int h = 0; weights && h < a->heads; h++)
-            record_head(s, queries, q + (int64_t)r * k_width + h * a->d_k, k_width, a->d_k, keys + (int64_t)h * a->d_k * wide,
-                        length, NULL, weights + (int64_t)h * queries * length);
-        record_head(s, queries, q + (int64_t)r * k_width + walk->head * a->d_k, k_width, a->d_k,
-                    keys + (int64_t)walk->head * a->d_k * wide, length, to->scores, to->weights);
         attend(a->heads, queries, q + (int64_t)r * k_width, k_width, a->d_k, keys, values, v_width, a->d_v, length,
                s->scores.bytes, context + (int64_t)r * v_width, v_width);
     }
-    return attention_output(s, a, rows, to);
+    return attention_output(s, a, rows);
 }
 
 int project_memory(Decoding *s, const float *memory, int first, int sentences, int rows) {
     const Transformer *m = s->model;
-    for (int l = 0; l < s->recording.end; l++) {
+    for (int l = 0; l < m->n_decoder_layers; l++) {
         const Attention *a = &m->decoder[l].cross;
         const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->memory->d_out;
         float *kv = s->wide.bytes;
         TRY(linear_forward(a->memory, memory, rows, padded_width(m), kv, width, NONE, &s->scratch));
-        const Walk *walk = walk_of(s, 1, l);
-        record(walk->cross.keys, kv + walk->head * a->d_k, width, rows, a->d_k);
-        record(walk->cross.values, kv + k_width + walk->head * a->d_v, width, rows, a->d_v);
         for (int i = first; i < first + sentences; i++) {
             const int length = s->lengths[i], wide = round_up(length);
             float *keys = s->cross_k[l] + s->offsets[i] * k_width, *values = s->cross_v[l] + s->offsets[i] * v_width;
@@ -222,25 +196,14 @@ int headwise_step(Decoding *s, int rows, const int32_t *tokens, const int32_t *p
     for (int r = 0; r < rows; r++) longest = MAX(longest, positions[r] + 1);
     TRY(reserve_activations(s, rows, longest));
     float *x = s->x.bytes;
-    const int64_t size = (int64_t)rows * m->d_model;
-    embed(&m->target, tokens, NULL, positions, rows, m->d_model, x, walk_of_stack(s, 1));
-    record_rows(m, next_layer(&s->recording.residual, size), x, rows);
-    for (int l = 0; l < s->recording.end; l++) {
-        record_rows(m, walk_of(s, 1, l)->input, x, rows);
+    embed(&m->target, tokens, NULL, positions, rows, m->d_model, x);
+    for (int l = 0; l < m->n_decoder_layers; l++) {
         TRY(decoder_attention(s, l, rows, positions, sentences, paths, stride));
         if (m->decoder[l].cross.in) TRY(cross_attention(s, l, rows, sentences));
-        TRY(feed_forward(s, &m->decoder[l].ffn, rows, walk_of(s, 1, l)));
-        record_rows(m, next_layer(&s->recording.residual, size), x, rows);
-        if (s->recording.states) {
-            float *h = s->h.bytes;
-            if (m->decoder_norm.weight) norm_rows(&m->decoder_norm, x, h, rows, m->d_model);
-            record_rows(m, next_layer(&s->recording.states, size), m->decoder_norm.weight ? h : x, rows);
-        }
+        TRY(feed_forward(s, &m->decoder[l].ffn, rows));
     }
     s->n_slots += rows;
-    record_rows(m, walk_of_stack(s, 1)->top, x, rows);
     if (m->decoder_norm.weight) norm_rows(&m->decoder_norm, x, x, rows, m->d_model);
-    record_rows(m, walk_of_stack(s, 1)->output, x, rows);
-    record_rows(m, hidden, x, rows);
+    copy_rows(m, hidden, x, rows);
     return 0;
 }

@@ -25,29 +25,20 @@ static void attend_with_bias(Decoding *s, const Attention *a, int length, const 
     }
 }
 
-/* Sentences attend to themselves; `lengths` of their rows, one after the other. */
-static int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, int sentences, int rows,
-                             const Walk *walk) {
+int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, int sentences, int rows) {
     const Relative *relative = s->model->relative;
-    const AttentionSteps *to = &walk->self;
     const int k_width = a->heads * a->d_k, v_width = a->heads * a->d_v, width = a->in->d_out;
     float *qkv = s->wide.bytes, *keys = s->keys.bytes, *context = s->context.bytes;
-    const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
+    const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     TRY(linear_forward(a->in, in, rows, padded_width(s->model), qkv, width, NONE, &s->scratch));
-    record_projections(a, walk->head, to, qkv, rows);
     scale_queries(a, qkv, width, rows);
-    float *weights = next_layer(&s->recording.encoder, (int64_t)a->heads * rows * rows); /* of the only pair */
     for (int i = 0; i < sentences; i++) {
         const int length = lengths[i];
         const int64_t side = (int64_t)a->d_k * round_up(length); /* of the keys of a head */
         for (int t = 0; t < length; t++) rotate(&s->model->rotary, t, qkv + (int64_t)t * width, 2 * a->heads, a->d_k);
-        record_turned(a, walk->head, to, qkv, rows);
         for (int h = 0; h < a->heads; h++) {
-            float *of_head = keys + h * side, *recorded = weights ? weights + (int64_t)h * rows * rows : NULL;
+            float *of_head = keys + h * side;
             transpose(qkv + k_width + h * a->d_k, width, length, a->d_k, of_head);
-            if (recorded) record_head(s, rows, qkv + h * a->d_k, width, a->d_k, of_head, rows, NULL, recorded);
-            if (h == walk->head)
-                record_head(s, rows, qkv + h * a->d_k, width, a->d_k, of_head, rows, to->scores, to->weights);
             if (is_cancelled(&s->scratch)) return CANCELLED;
             if (relative)
                 attend_with_bias(s, a, length, qkv + h * a->d_k, width, of_head, qkv + 2 * k_width + h * a->d_v,
@@ -62,11 +53,10 @@ static int encoder_attention(Decoding *s, const Attention *a, const int32_t *len
         qkv += (int64_t)length * width;
         context += (int64_t)length * v_width;
     }
-    return attention_output(s, a, rows, to);
+    return attention_output(s, a, rows);
 }
 
-/* The input of the first layer for tokens of sentences from `first` on. */
-static int embed_sources(Decoding *s, const int32_t *tokens, const int32_t *types, int first, int sentences, int rows) {
+int embed_sources(Decoding *s, const int32_t *tokens, const int32_t *types, int first, int sentences, int rows) {
     const Transformer *m = s->model;
     const Embeddings *e = &m->source;
     int32_t *positions = reserve(&s->live, 4 * (int64_t)rows);
@@ -77,7 +67,7 @@ static int embed_sources(Decoding *s, const int32_t *tokens, const int32_t *type
             counted += tokens[r] != e->padding;
         }
     float *x = s->x.bytes, *narrow = e->project ? s->wide.bytes : x;
-    embed(e, tokens, types, positions, rows, e->project ? e->width : m->d_model, narrow, walk_of_stack(s, 0));
+    embed(e, tokens, types, positions, rows, e->project ? e->width : m->d_model, narrow);
     if (!e->project) return 0;
     return linear_forward(e->project, narrow, rows, round_up(e->width), x, padded_width(m), NONE, &s->scratch);
 }
@@ -100,15 +90,10 @@ static int encode_batch(Decoding *s, Sources sources, int first, int sentences, 
     if (sources.vectors) copy_vectors(s, sources.vectors, rows);
     else TRY(embed_sources(s, sources.tokens, sources.types, first, sentences, rows));
     for (int l = 0; l < m->n_encoder_layers; l++) {
-        const Walk *walk = walk_of(s, 0, l);
-        record_rows(m, walk->input, x, rows);
-        TRY(encoder_attention(s, &m->encoder[l].self, s->lengths + first, sentences, rows, walk));
-        TRY(feed_forward(s, &m->encoder[l].ffn, rows, walk));
+        TRY(encoder_attention(s, &m->encoder[l].self, s->lengths + first, sentences, rows));
+        TRY(feed_forward(s, &m->encoder[l].ffn, rows));
     }
-    record_rows(m, walk_of_stack(s, 0)->top, x, rows);
     if (m->encoder_norm.weight) norm_rows(&m->encoder_norm, x, x, rows, m->d_model);
-    record_rows(m, walk_of_stack(s, 0)->output, x, rows);
-    record_rows(m, s->recording.walk.memory, x, rows);
     return 0;
 }
 
@@ -121,7 +106,8 @@ int encode(Decoding *s, Sources sources, float *hidden) {
         }
         TRY(encode_batch(s, sources, first, next - first, rows, longest));
         if (!hidden) TRY(project_memory(s, s->x.bytes, first, next - first, rows));
-        record_rows(s->model, next_layer(&hidden, (int64_t)rows * s->model->d_model), s->x.bytes, rows);
+        else copy_rows(s->model, hidden, s->x.bytes, rows);
+        if (hidden) hidden += (int64_t)rows * s->model->d_model;
         if (sources.tokens) sources.tokens += rows;
         if (sources.types) sources.types += rows;
         if (sources.vectors) sources.vectors += (int64_t)rows * s->model->d_model;

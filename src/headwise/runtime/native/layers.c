@@ -53,61 +53,29 @@ void norm_rows(const Norm *norm, const float *x, float *y, int rows, int d) {
     for (int r = 0; r < rows; r++) norm_row(norm, x + r * width, y + r * width, d);
 }
 
-/* --- Recordings --- */
-
-float *next_layer(float **to, int64_t count) {
-    float *here = *to;
-    if (here) *to += count;
-    return here;
-}
-
-void record_row(float *to, int r, const float *x, int n) {
-    if (to) memcpy(to + (int64_t)r * n, x, 4 * (size_t)n);
-}
-
-void record(float *to, const float *x, int64_t stride, int rows, int n) {
-    for (int r = 0; to && r < rows; r++) record_row(to, r, x + r * stride, n);
-}
-
-void record_rows(const Transformer *m, float *to, const float *x, int rows) {
-    record(to, x, padded_width(m), rows, m->d_model);
-}
-
-const Walk *walk_of_stack(const Decoding *s, int decoder) {
-    static const Walk nothing = {0};
-    return s->recording.walk.decoder == decoder ? &s->recording.walk : &nothing;
-}
-
-const Walk *walk_of(const Decoding *s, int decoder, int layer) {
-    return walk_of_stack(s, s->recording.walk.layer == layer ? decoder : -1);
+void copy_rows(const Transformer *m, float *to, const float *x, int rows) {
+    for (int r = 0; r < rows; r++, to += m->d_model, x += padded_width(m)) memcpy(to, x, 4 * (size_t)m->d_model);
 }
 
 /* --- Embeddings, residual connections --- */
 
 /* 3.1: adds a sub-layer's output to x, and normalises in post-norm models. */
-static void add_residual(const Transformer *model, const Norm *norm, float *x, const float *made, int rows,
-                         const SublayerSteps *to) {
+static void add_residual(const Transformer *model, const Norm *norm, float *x, const float *made, int rows) {
     const int width = padded_width(model);
-    record_rows(model, to->out, made, rows);
     for (int r = 0; r < rows; r++, x += width, made += width) {
         for (int i = 0; i < width; i += 8) store8(x + i, add8(load8(x + i), load8(made + i)));
-        record_row(to->add, r, x, model->d_model);
-        if (model->norm_first) continue;
-        norm_row(norm, x, x, model->d_model);
-        record_row(to->norm, r, x, model->d_model);
+        if (!model->norm_first) norm_row(norm, x, x, model->d_model);
     }
 }
 
-const float *sublayer_input(const Transformer *model, const Norm *norm, const float *x, float *h, int rows,
-                            const SublayerSteps *to) {
+const float *sublayer_input(const Transformer *model, const Norm *norm, const float *x, float *h, int rows) {
     if (!model->norm_first) return x;
     norm_rows(norm, x, h, rows, model->d_model);
-    record_rows(model, to->norm, h, rows);
     return h;
 }
 
 void embed(const Embeddings *e, const int32_t *tokens, const int32_t *types, const int32_t *positions, int rows, int d,
-           float *x, const Walk *to) {
+           float *x) {
     const f8 scale = set8(e->scale);
     const int width = round_up(d);
     for (int r = 0; r < rows; r++, x += width) {
@@ -116,13 +84,9 @@ void embed(const Embeddings *e, const int32_t *tokens, const int32_t *types, con
         const float *position = e->positions ? e->positions + (int64_t)at * width : NULL;
         const float *type = e->types ? e->types + (types ? (int64_t)types[r] * width : 0) : NULL;
         for (int i = 0; i < width; i += 8) store8(x + i, mul8(read8(e->rows, row + i, e->half), scale));
-        record_row(to->embeddings, r, x, d);
-        if (position) record_row(to->positions, r, position, d);
         for (int i = 0; position && i < width; i += 8) store8(x + i, add8(load8(x + i), load8(position + i)));
         for (int i = 0; type && i < width; i += 8) store8(x + i, add8(load8(x + i), load8(type + i)));
-        record_row(to->sum, r, x, d);
         if (e->norm.weight) norm_row(&e->norm, x, x, d);
-        record_row(to->embedded, r, x, d);
     }
 }
 
@@ -158,29 +122,25 @@ void free_activations(Decoding *s) {
     for (int i = 0; i < 8; i++) release(buffers[i]);
 }
 
-int feed_forward(Decoding *s, const FeedForward *f, int rows, const Walk *to) {
+int feed_forward(Decoding *s, const FeedForward *f, int rows) {
     const Transformer *m = s->model;
     const int d = padded_width(m), width = f->up->d_out, d_ff = f->down->d_in, gated = width != d_ff;
     float *x = s->x.bytes, *h = s->h.bytes, *wide = s->wide.bytes;
-    const float *in = sublayer_input(m, &f->norm, x, h, rows, &to->ffn);
-    TRY(linear_forward(f->up, in, rows, d, wide, width, gated || to->up ? NONE : f->activation, &s->scratch));
-    record(to->up, wide, width, rows, width);
-    if (to->up && !gated) headwise_activate(f->activation, wide, rows * width);
+    const float *in = sublayer_input(m, &f->norm, x, h, rows);
+    TRY(linear_forward(f->up, in, rows, d, wide, width, gated ? NONE : f->activation, &s->scratch));
     for (int r = 0; gated && r < rows; r++) {
         float *row = wide + (int64_t)r * width;
         gate(f->activation, row, row + d_ff, d_ff);
     }
-    record(to->inside, wide, width, rows, d_ff);
     TRY(linear_forward(f->down, wide, rows, width, h, d, NONE, &s->scratch));
-    add_residual(m, &f->norm, x, h, rows, &to->ffn);
+    add_residual(m, &f->norm, x, h, rows);
     return 0;
 }
 
-int attention_output(Decoding *s, const Attention *a, int rows, const AttentionSteps *to) {
+int attention_output(Decoding *s, const Attention *a, int rows) {
     const int d = padded_width(s->model), width = a->heads * a->d_v;
-    record(to->concat, s->context.bytes, width, rows, width);
     TRY(linear_forward(a->out, s->context.bytes, rows, width, s->h.bytes, d, NONE, &s->scratch));
-    add_residual(s->model, &a->norm, s->x.bytes, s->h.bytes, rows, &to->ends);
+    add_residual(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     return 0;
 }
 
@@ -204,29 +164,4 @@ void rotate(const Rotary *rotary, int position, float *row, int heads, int d_k) 
             store8(head + i, sub8(mul8(first, c), mul8(second, s)));
             store8(head + half + i, add8(mul8(second, c), mul8(first, s)));
         }
-}
-
-void record_head(Decoding *s, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, int length,
-                 float *raw, float *weights) {
-    const int wide = round_up(length);
-    float *scores = s->scores.bytes;
-    for (int r = 0; (raw || weights) && r < queries; r++) {
-        multiply(1, q + r * q_stride, q_stride, keys, wide, d_k, scores, wide, wide);
-        record_row(raw, r, scores, length);
-        softmax(scores, length, wide);
-        record_row(weights, r, scores, length);
-    }
-}
-
-void record_projections(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows) {
-    const int width = a->in->d_out, shared = head * a->kv_heads / a->heads;
-    const float *keys = qkv + a->heads * a->d_k, *values = keys + a->kv_heads * a->d_k;
-    record(to->queries, qkv + head * a->d_k, width, rows, a->d_k);
-    record(to->keys, keys + shared * a->d_k, width, rows, a->d_k);
-    record(to->values, values + shared * a->d_v, width, rows, a->d_v);
-}
-
-void record_turned(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows) {
-    record(to->turned_queries, qkv + head * a->d_k, a->in->d_out, rows, a->d_k);
-    record(to->turned_keys, qkv + (a->heads + head * a->kv_heads / a->heads) * a->d_k, a->in->d_out, rows, a->d_k);
 }

@@ -14,37 +14,22 @@ void norm_row(const Norm *norm, const float *x, float *y, int d);
 
 void norm_rows(const Norm *norm, const float *x, float *y, int rows, int d);
 
-/* Where the next layer is recorded; `to` is one of a recording, and moves behind it. */
-float *next_layer(float **to, int64_t count);
-
-/* `n` numbers as row r, if `to` is recorded. */
-void record_row(float *to, int r, const float *x, int n);
-
-/* Rows of `n` numbers, `stride` apart. */
-void record(float *to, const float *x, int64_t stride, int rows, int n);
-
-/* Rows of d_model numbers, without what follows them in memory. */
-void record_rows(const Transformer *m, float *to, const float *x, int rows);
-
-/* What is recorded of a stack for a walk, and of one of its layers: nothing, except of the ones that were asked for. */
-const Walk *walk_of_stack(const Decoding *s, int decoder);
-
-const Walk *walk_of(const Decoding *s, int decoder, int layer);
+/* Copies rows of d_model numbers without their padding. */
+void copy_rows(const Transformer *m, float *to, const float *x, int rows);
 
 /* Embeddings of width d before a projection; `types` may be NULL. */
 void embed(const Embeddings *e, const int32_t *tokens, const int32_t *types, const int32_t *positions, int rows, int d,
-           float *x, const Walk *to);
+           float *x);
 
 /* The input of a sub-layer: x, or in pre-norm models its norm in `h`. */
-const float *sublayer_input(const Transformer *model, const Norm *norm, const float *x, float *h, int rows,
-                            const SublayerSteps *to);
+const float *sublayer_input(const Transformer *model, const Norm *norm, const float *x, float *h, int rows);
 
 /* Memory for the activations of `rows` rows, and for the scores of `length` keys. */
 int reserve_activations(Decoding *s, int64_t rows, int length);
 
-int feed_forward(Decoding *s, const FeedForward *f, int rows, const Walk *to);
+int feed_forward(Decoding *s, const FeedForward *f, int rows);
 
-int attention_output(Decoding *s, const Attention *a, int rows, const AttentionSteps *to);
+int attention_output(Decoding *s, const Attention *a, int rows);
 
 /* 3.2.1: scales queries. Scaling the weights instead would change their rounding. */
 void scale_queries(const Attention *a, float *q, int64_t stride, int rows);
@@ -55,21 +40,17 @@ void norm_heads(const Norm *norm, float *heads, int count, int d_k, int width);
 /* Applies rotary positions to the queries and keys of a row. */
 void rotate(const Rotary *rotary, int position, float *row, int heads, int d_k);
 
-/* Scores and attention weights of one head, (queries, length), again and one query at a time, for a recording. */
-void record_head(Decoding *s, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, int length,
-                 float *raw, float *weights);
-
-/* The projections of one head, before its queries are scaled and turned. */
-void record_projections(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows);
-
-/* Queries and keys of one head after rotary positions. */
-void record_turned(const Attention *a, int head, const AttentionSteps *to, const float *qkv, int rows);
-
 /* What an encoder reads: tokens with their types, or vectors of d_model numbers, the input of the first layer. */
 typedef struct Sources {
     const int32_t *tokens, *types; /* types may be NULL: all are 0 */
     const float *vectors;          /* NULL: tokens */
 } Sources;
+
+/* The input of the first encoder layer for tokens of sentences from `first` on. */
+int embed_sources(Decoding *s, const int32_t *tokens, const int32_t *types, int first, int sentences, int rows);
+
+/* Sentences attend to themselves; `lengths` of their rows, one after the other. */
+int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, int sentences, int rows);
 
 /* Encodes all sources: their states go to `hidden`, or if that is NULL to the cross-attention. Returns 0,
    OUT_OF_MEMORY or CANCELLED; see encoder.c. */
@@ -77,6 +58,13 @@ int encode(Decoding *s, Sources sources, float *hidden);
 
 /* Frees the memory of activations. */
 void free_activations(Decoding *s);
+
+/* Masked self-attention; adds the keys and values of the rows to the cache. `paths` (rows, stride) hold slots of positions
+   behind the prompt; they may be NULL if all rows are in prompts. */
+int decoder_attention(Decoding *s, int layer, int rows, const int32_t *positions, const int32_t *sentences,
+                      const int32_t *paths, int64_t stride);
+
+int cross_attention(Decoding *s, int layer, int rows, const int32_t *sentences);
 
 /* Cross-attention keys and values of the encoded rows `memory` for every decoder layer; see decoder.c. */
 int project_memory(Decoding *s, const float *memory, int first, int sentences, int rows);

@@ -3,6 +3,7 @@
 #include "search.h"
 
 #include "attention.h"
+#include "reading.h"
 
 #include <string.h>
 

@@ -77,7 +77,7 @@ int headwise_read_more_prompts(Decoding *s, const int32_t *tokens, const int32_t
 
 Decoding *headwise_read_prompts(const Transformer *model, const int32_t *tokens, const int32_t *lengths, int sentences,
                                 float *hidden, const atomic_int *stop) {
-    Decoding *s = new_decoding(model, lengths, sentences, stop, (Recording){.end = model->n_decoder_layers});
+    Decoding *s = new_decoding(model, lengths, sentences, stop);
     if (s && !headwise_read_more_prompts(s, tokens, lengths, hidden)) return s;
     headwise_end(s);
     return NULL;

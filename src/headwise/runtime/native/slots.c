@@ -78,11 +78,11 @@ static int shared_length(const Slots *slots, int paths, int end) {
     return slots->n_prompt + length;
 }
 
-void attend_to_paths(const Attention *a, int count, const float *q, int64_t q_stride, const float *keys, const float *values,
-                     const Slots *slots, int position, float *raw, int recorded, float *scores, float *out) {
+int score_paths(const Attention *a, int count, const float *q, int64_t q_stride, const float *keys, const Slots *slots,
+                int position, float *scores) {
     const int begin = first_visible(a, position), end = position + 1, wide = round_up(end - begin);
     const int shared = shared_length(slots, count, end), heads = a->heads, group = heads / a->kv_heads;
-    const int64_t side = (int64_t)heads * wide, out_width = heads * a->d_v;
+    const int64_t side = (int64_t)heads * wide;
     for (int t = begin; t < end; t += 8)
         for (int r = 0, rows; r < count; r += rows) {
             const float *k[8];
@@ -95,7 +95,15 @@ void attend_to_paths(const Attention *a, int count, const float *q, int64_t q_st
                     for (int j = 0; j < 8; j++) k[j] += a->d_k;
             }
         }
-    if (raw) memcpy(raw, scores + (int64_t)recorded * wide, 4 * (size_t)(end - begin));
+    return shared;
+}
+
+void attend_to_paths(const Attention *a, int count, const float *q, int64_t q_stride, const float *keys, const float *values,
+                     const Slots *slots, int position, float *scores, float *out) {
+    const int begin = first_visible(a, position), end = position + 1, wide = round_up(end - begin);
+    const int shared = score_paths(a, count, q, q_stride, keys, slots, position, scores);
+    const int heads = a->heads, group = heads / a->kv_heads;
+    const int64_t side = (int64_t)heads * wide, out_width = heads * a->d_v;
     for (int i = 0; i < count * heads; i++) softmax(scores + (int64_t)i * wide, end - begin, wide);
     memset(out, 0, 4 * (size_t)(count * out_width));
     for (int t = begin; t < end; t += 8)

@@ -6,11 +6,9 @@
 
 static float **new_layer_buffers(int layers) { return calloc(layers + 1, sizeof(float *)); }
 
-Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sentences, const atomic_int *stop,
-                       Recording recording) {
+Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sentences, const atomic_int *stop) {
     Decoding *s = calloc(1, sizeof(Decoding));
     if (!s) return NULL;
-    s->recording = recording;
     const int layers = model->n_decoder_layers;
     s->model = model;
     s->sentences = sentences;
@@ -30,8 +28,8 @@ Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sen
 }
 
 static Decoding *start(const Transformer *model, Sources sources, const int32_t *lengths, int sentences,
-                       const atomic_int *stop, Recording recording) {
-    Decoding *s = new_decoding(model, lengths, sentences, stop, recording);
+                       const atomic_int *stop) {
+    Decoding *s = new_decoding(model, lengths, sentences, stop);
     if (!s) return NULL;
     const int layers = model->n_decoder_layers;
     int complete = 1;
@@ -55,13 +53,13 @@ static Decoding *start(const Transformer *model, Sources sources, const int32_t 
 Decoding *headwise_start(const Transformer *model, const int32_t *pieces, const int32_t *lengths, int sentences,
                          const atomic_int *stop) {
     const Sources sources = {pieces, NULL, NULL};
-    return start(model, sources, lengths, sentences, stop, (Recording){.end = model->n_decoder_layers});
+    return start(model, sources, lengths, sentences, stop);
 }
 
 Decoding *headwise_start_vectors(const Transformer *model, const float *vectors, const int32_t *lengths, int sentences,
                                  const atomic_int *stop) {
     const Sources sources = {NULL, NULL, vectors};
-    return start(model, sources, lengths, sentences, stop, (Recording){.end = model->n_decoder_layers});
+    return start(model, sources, lengths, sentences, stop);
 }
 
 void headwise_end(Decoding *s) {
@@ -84,31 +82,4 @@ void headwise_end(Decoding *s) {
     free(s->prompt_states);
     free_activations(s);
     free(s);
-}
-
-int headwise_read(const Transformer *model, const int32_t *sources, const int32_t *source_lengths, const int32_t *targets,
-                  const int32_t *lengths, int pairs, const Recording *recording) {
-    int rows = 0, longest = 0;
-    for (int i = 0; i < pairs; i++) {
-        rows += lengths[i];
-        longest = MAX(longest, lengths[i]);
-    }
-    Decoding *s = start(model, (Sources){sources, NULL, NULL}, source_lengths, pairs, NULL, *recording);
-    int32_t *positions = malloc(4 * (size_t)rows * (longest + 2)), *sentences = positions + rows;
-    float *hidden = malloc(4 * (size_t)rows * model->d_model);
-    int failed = s && positions && hidden ? headwise_reserve_slots(s, rows, positions, 0, longest, 0) : OUT_OF_MEMORY;
-    if (!failed) {
-        int32_t *paths = sentences + rows;
-        for (int i = 0, first = 0; i < pairs; first += lengths[i++])
-            for (int r = 0; r < lengths[i]; r++) {
-                positions[first + r] = r;
-                sentences[first + r] = i;
-                for (int t = 0; t <= r; t++) paths[(int64_t)(first + r) * longest + t] = first + t;
-            }
-        failed = headwise_step(s, rows, targets, positions, sentences, paths, longest, hidden);
-    }
-    headwise_end(s);
-    free(positions);
-    free(hidden);
-    return failed;
 }

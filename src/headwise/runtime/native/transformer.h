@@ -74,42 +74,6 @@ typedef struct Transformer {
     const Relative *relative; /* added to the encoder's scores; NULL: none */
 } Transformer;
 
-/* What is recorded of a sub-layer for a walk, each (rows, d_model): its norm, before it or after the sum; its output; the sum
-   with its input. */
-typedef struct SublayerSteps {
-    float *norm, *out, *add;
-} SublayerSteps;
-
-/* Of one head of an attention; of all heads: `concat` (queries, heads d_v). Scores of masked keys are not written. */
-typedef struct AttentionSteps {
-    SublayerSteps ends;
-    float *queries, *keys, *values;      /* (queries or keys, d_k or d_v), as projected */
-    float *turned_queries, *turned_keys; /* after rotary positions; queries are scaled, too */
-    float *scores, *weights, *concat;    /* (queries, keys) */
-} AttentionSteps;
-
-/* A walk along figure 1 through one layer of a stack and one of its heads; NULL for what is not recorded. Rows are the tokens
-   of the stack (of the source for cross-attention's keys and values), of a single pair. */
-typedef struct Walk {
-    int decoder, layer, head;
-    float *embeddings, *positions, *sum, *embedded; /* (rows, d_model): scaled rows, codes, sums, sums after a norm */
-    float *input, *top, *output; /* (rows, d_model): input of the layer, output of the last layer, the same after a norm */
-    float *memory;               /* (source, d_model): output of the encoder, for either stack */
-    AttentionSteps self, cross;
-    SublayerSteps ffn;
-    float *up, *inside; /* (rows, 2 d_ff or d_ff): before the activation, with the gates first; (rows, d_ff): after it */
-} Walk;
-
-/* What is recorded when pairs are read; NULL for what is not. All of it is 0 before. Of several pairs, only `cross`. */
-typedef struct Recording {
-    float *encoder, *decoder; /* attention weights of all layers: (layer, head, queries, keys) */
-    float *cross;             /* of the layers from `first` to before `end`: (layer, pair, head, queries, keys) */
-    float *residual; /* (layer + 1, target, d_model): embeddings of the target, then the output of each decoder layer */
-    float *states;   /* (layer, target, d_model): these outputs after the decoder's final norm, if it has one */
-    int first, end;  /* decoder layers from `end` on are not computed */
-    Walk walk;
-} Recording;
-
 /* Sources and the KV cache of their outputs. A hypothesis is a path: the slots of the keys and values of its positions. When
    beams are reordered, only paths change; keys and values never move. A decoder alone has prompts in place of sources, and with
    sources there may be prompts, too. They are the first positions of its texts and have the first slots, which are not in paths
@@ -128,7 +92,6 @@ typedef struct Decoding {
     float **self_k, **self_v; /* of each layer: (slot, head, d_k or d_v) */
     int64_t n_slots, capacity; /* of the cache, and what is allocated */
     Buffer x, h, wide, context, scores, keys, live;
-    Recording recording; /* where the next layer is recorded */
     Scratch scratch;    /* says whether to stop: within some 50 rows of a product all here returns */
 } Decoding;
 
@@ -162,8 +125,7 @@ EXPORT Decoding *headwise_read_prompts(const Transformer *model, const int32_t *
 EXPORT int headwise_read_more_prompts(Decoding *decoding, const int32_t *tokens, const int32_t *lengths, float *hidden);
 
 /* A decoding without memory for sources; NULL if out of memory. */
-Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sentences, const atomic_int *stop,
-                       Recording recording);
+Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sentences, const atomic_int *stop);
 
 /* The log-probability of a token for each row of `hidden` (rows, d_model). Returns 0, OUT_OF_MEMORY or CANCELLED. */
 EXPORT int headwise_log_probs(const Linear *output, const float *hidden, const int32_t *tokens, int rows, float *log_probs,
@@ -175,9 +137,6 @@ EXPORT int headwise_log_probs(const Linear *output, const float *hidden, const i
 EXPORT int headwise_step(Decoding *decoding, int rows, const int32_t *tokens, const int32_t *positions,
                           const int32_t *sentences, const int32_t *paths, int64_t stride, float *hidden);
 
-/* Read sources and targets in one pass, both concatenated and with their special tokens. 0 or OUT_OF_MEMORY. */
-EXPORT int headwise_read(const Transformer *model, const int32_t *sources, const int32_t *source_lengths,
-                          const int32_t *targets, const int32_t *lengths, int pairs, const Recording *recording);
 EXPORT int64_t headwise_slots(const Decoding *decoding);
 EXPORT void headwise_truncate(Decoding *decoding, int64_t slots);
 

@@ -1,5 +1,6 @@
 /* Functions for web pages, compiled to WebAssembly together with the search (`export/web`). */
 
+#include "reading.h"
 #include "search.h"
 
 #include <stdlib.h>
