@@ -13,6 +13,24 @@ from headwise.errors import UserError
 # Device files of the drivers of NVIDIA (also on Jetson and in WSL) and AMD; torch calls both "cuda".
 DRIVERS = ("nvidiactl", "nvidia0", "nvhost-gpu", "nvgpu", "dxg", "kfd")  # in /dev
 
+# Environment variables that switch on what no GPU has run yet; `tests/gpu` compares it with the rest of the package.
+PACK = "HEADWISE_PACK"  # training without padding
+DEFER = "HEADWISE_DEFER"  # updates for whose results the process does not wait
+CAPTURE = "HEADWISE_CAPTURE"  # decoding steps as CUDA graphs
+OFFLOAD = "HEADWISE_OFFLOAD"  # train.shard=offload
+
+
+def is_on(switch: str) -> bool:
+    """Whether an experimental part for CUDA, such as `PACK`, is switched on: the environment variable is 1.
+
+    Raises:
+        UserError: it is neither 1 nor 0.
+    """
+    value = os.environ.get(switch) or "0"
+    if value not in ("0", "1"):
+        raise UserError(f"{switch}={value}: use 1 (on) or 0 (off, the default)")
+    return value == "1"
+
 
 def device_name(name: str) -> str:
     """The name of the device for `name`: "auto" is the first CUDA device if there is one, else the CPU.
@@ -23,23 +41,62 @@ def device_name(name: str) -> str:
     'cpu'
     """
     if name == "auto":
-        name = "cuda" if _has_cuda() else "cpu"
+        name = "cuda" if _n_devices() else "cpu"
+    if name == "mps":  # the sums of a loss are float64
+        raise UserError("--device mps: Apple's GPUs are not supported, because they have no float64; use --device cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise UserError(f"--device {name}: use auto, cpu or cuda")
-    if name != "cpu" and not _has_cuda():
-        raise UserError("--device cuda: torch found no CUDA device; use --device cpu")
+    if name == "cpu":
+        return name
+    return existing_device(name, _n_devices())
+
+
+def existing_device(name: str, n_devices: int) -> str:
+    """`name` if it is one of `n_devices` CUDA devices, else a `UserError`.
+
+    >>> existing_device("cuda:1", 2)
+    'cuda:1'
+    """
+    if not n_devices:
+        raise UserError(f"--device {name}: torch found no CUDA device; use --device cpu")
+    if int(name.partition(":")[2] or 0) >= n_devices:
+        last = f"cuda:0 to cuda:{n_devices - 1}" if n_devices > 1 else "cuda:0"
+        raise UserError(f"--device {name}: this machine has {n_devices} CUDA devices; use {last}")
     return name
 
 
 def choose_device(name: str) -> Any:
-    """The torch device for `name`, as for `device_name`.
+    """The torch device for `name`, as for `device_name`; it becomes torch's current device.
 
     >>> choose_device("cpu")
     device(type='cpu')
     """
     import torch
 
-    return torch.device(device_name(name))
+    device = torch.device(device_name(name))
+    if device.index is not None:
+        torch.cuda.set_device(device)
+    return device
+
+
+def capability_of(device: str) -> tuple[int, int]:
+    """The compute capability of a CUDA device, such as (8, 0); (0, 0) for a CPU."""
+    if not device.startswith("cuda"):
+        return 0, 0
+    import torch
+
+    return torch.cuda.get_device_capability(device)
+
+
+def trains_in_bfloat16(precision: str, capability: tuple[int, int]) -> bool:
+    """Whether products are bfloat16 in training: `precision` is `train.precision`, `capability` as by `capability_of`.
+
+    Devices below 8.0 have no bfloat16, which torch would emulate.
+
+    >>> trains_in_bfloat16("auto", (9, 0)), trains_in_bfloat16("auto", (7, 5)), trains_in_bfloat16("bf16", (0, 0))
+    (True, False, True)
+    """
+    return precision == "bf16" or (precision == "auto" and capability >= (8, 0))
 
 
 def decoding_precision(device: str, capability: tuple[int, int], overflows: bool) -> str:
@@ -65,12 +122,12 @@ def decoding_precision(device: str, capability: tuple[int, int], overflows: bool
     return "bfloat16" if capability >= (8, 0) else "float32"
 
 
-def _has_cuda() -> bool:
+def _n_devices() -> int:
     if sys.platform == "linux" and not any(Path("/dev", name).exists() for name in DRIVERS):
-        return False
+        return 0
     import torch
 
-    return torch.cuda.is_available()
+    return torch.cuda.device_count()
 
 
 THREADS = "OMP_NUM_THREADS"  # environment variable, read by torch on import, and here

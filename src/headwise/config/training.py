@@ -53,6 +53,7 @@ class TrainConfig:
         "activation checkpointing: less memory, a third more time",
         only_for={"architecture": ("transformer", "conv")},
     )
+    deterministic: bool = setting(False, "deterministic algorithms on CUDA, where torch has them; slower")
     threads: int = setting(0, "CPU threads; 0 = all; results on a CPU depend on it", THREADS)
     shard: str = choice(("none", "full", "offload"), "full: processes share one copy (FSDP2); offload: in CPU memory")
     reduce: str = choice(("float32", "bf16"), "format in which processes sum gradients; bf16: half the bytes (DDP)")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     """Steps are captured with it."""
     made = StandIn()
     monkeypatch.setattr(captured, "capturable", has_fixed_shapes)
+    monkeypatch.setattr(captured, "_barred", Event())
     monkeypatch.setattr(captured, "CapturedSteps", lambda model, step: CapturedSteps(model, step, made))
     return made
 
@@ -220,20 +222,34 @@ def test_a_step_that_cannot_be_captured_is_computed(monkeypatch: pytest.MonkeyPa
     assert stand_in.recorded == 0
 
 
-def test_a_wrong_first_replay_is_noticed(monkeypatch: pytest.MonkeyPatch, stand_in: StandIn) -> None:
-    model = small()
+@pytest.mark.parametrize("right", [0, 1])
+def test_a_wrong_replay_is_noticed(right: int, monkeypatch: pytest.MonkeyPatch, stand_in: StandIn) -> None:
+    """Also the second one, and after it no more steps are captured."""
+    model, usual = small(), Recorder.replay
     monkeypatch.setattr(captured, "capturable", lambda model: False)
     wanted = decoded(model, LONG)
     monkeypatch.setattr(captured, "capturable", has_fixed_shapes)
-    monkeypatch.setattr(Recorder, "replay", lambda self: None)  # logits stay as they were
-    with pytest.warns(UserWarning, match="without CUDA graphs, .* first replay gave other numbers"):
+    monkeypatch.setattr(Recorder, "replay", lambda self: stand_in.replayed <= right and usual(self))  # no logits
+    with pytest.warns(UserWarning, match="without CUDA graphs, .* replay gave other numbers"):
         found = decoded(model, LONG)
     assert_same(found, wanted)
-    assert stand_in.recorded == stand_in.replayed > 0
+    assert (stand_in.recorded, stand_in.replayed) == (1, right + 1)
+    assert_same(decoded(model, LONG), wanted)
+    assert stand_in.recorded == 1
+
+
+def test_no_step_is_captured_in_training(stand_in: StandIn) -> None:
+    model = small()
+    with captured.without_captures():
+        decoded(model, LONG)
+    assert stand_in.recorded == 0
+    decoded(model, LONG)
+    assert stand_in.recorded > 0
 
 
 def test_what_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only on CUDA, without hooks or sliding windows, and unless it is switched off."""
+    """Only on CUDA, if it is switched on, without hooks or sliding windows."""
+    monkeypatch.setenv("HEADWISE_CAPTURE", "1")
     model = small()
     assert has_fixed_shapes(model) and not capturable(model)
     handle = model.decoder.layers[0].register_forward_hook(lambda *_: None)
@@ -246,7 +262,7 @@ def test_what_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not capturable(model)
     monkeypatch.setattr(Transformer, "parameters", lambda self: iter([_OnCuda()]))
     assert capturable(model)
-    monkeypatch.setenv("HEADWISE_CAPTURE", "0")
+    monkeypatch.delenv("HEADWISE_CAPTURE")
     assert not capturable(model)
 
 

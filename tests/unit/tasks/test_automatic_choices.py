@@ -99,7 +99,7 @@ def test_warning_if_bf16_may_be_slow(units: bool, capsys: pytest.CaptureFixture[
 
 
 def test_gpu_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwise.device._has_cuda", lambda: True)
+    monkeypatch.setattr("headwise.device._n_devices", lambda: 1)
     assert precision(request=replace(REQUEST, device="cuda")) == "auto"
 
 

@@ -3,6 +3,7 @@
 import shutil
 import socket
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,8 @@ from headwise.pytorch.tasks import ranks as task_ranks
 from headwise.pytorch.tasks.ranks import network_and_trainer
 from headwise.pytorch.training import sharded
 from headwise.pytorch.training.checkpoint import CHECKPOINTS, checkpoint_paths, verify_checkpoint
-from headwise.pytorch.training.ranks import Ranks, process_group
+from headwise.pytorch.training.ranks import GRACE, Ranks, device_timeout, process_group
+from headwise.pytorch.training.sharded import ShardedTrainer
 
 
 def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,17 +32,43 @@ def test_offloaded_parts_stay_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("torch.distributed.fsdp.fully_shard", lambda module, **options: told.append((module, options)))
     monkeypatch.setattr(sharded, "device_mesh", lambda device: f"all of {device.type}")
     network = build_model(MODEL)
-    root = sharded.shard(network, "bf16", torch.device("cuda"), offload=True)
+    root = sharded.shard(network, True, torch.device("cuda"), offload=True)
     layers = [*network.encoder.layers, *network.decoder.layers]
     assert [module for module, _ in told] == [*layers, root]
     assert all(options["offload_policy"] == CPUOffloadPolicy(pin_memory=True) for _, options in told)
     assert {options["mesh"] for _, options in told} == {"all of cuda"}
     assert [options["mp_policy"].param_dtype for _, options in told[:-1]] == [torch.bfloat16] * len(layers)
     told.clear()
-    sharded.shard(network, "bf16", torch.device("cpu"))
+    sharded.shard(network, True, torch.device("cpu"))
     assert len(told) == len(layers) + 1 and not any("offload_policy" in options for _, options in told)
     assert {options["mesh"] for _, options in told} == {"all of cpu"}  # also where there are CUDA devices
     assert not any(options["mp_policy"].param_dtype for _, options in told[:-1])  # norms on a CPU take float32 only
+
+
+def test_offloading_is_off_unless_it_is_switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    job: Any = SimpleNamespace(config=RunConfig(train=TrainConfig(shard="offload")), network=lambda: build_model(MODEL))
+    here = Ranks(0, 2, 0, 0, torch.device("cuda:0"), 1.0, None)
+    monkeypatch.setattr(task_ranks, "capability_of", lambda _: (8, 0))
+    monkeypatch.setattr(task_ranks, "shard", lambda network, *given, **options: network)
+    with pytest.raises(UserError, match=r"train.shard = offload [^\n]*HEADWISE_OFFLOAD=1"):
+        network_and_trainer(job, here)
+    monkeypatch.setenv("HEADWISE_OFFLOAD", "1")
+    assert network_and_trainer(job, here)
+
+
+def test_the_norm_of_offloaded_gradients_is_on_the_device() -> None:
+    """Where the sums of the loss are."""
+    model = nn.Linear(2, 2)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    one: Any = SimpleNamespace(model=model, device=torch.device("meta"))
+    assert ShardedTrainer.gradient_norm(one, one).device.type == "meta"
+
+
+def test_ours_is_the_first_timeout() -> None:
+    """NCCL ends the process when its own is over."""
+    assert device_timeout("cpu", 30.0) == timedelta(seconds=30)
+    assert all(device_timeout("cuda:1", seconds) > timedelta(seconds=seconds + GRACE) for seconds in (1.0, 600.0))
 
 
 def test_validation_uses_a_separate_copy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import errno
 import itertools
 import json
 import math
+import os
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,10 +28,11 @@ from headwise.core.loss import Loss
 from headwise.core.optimizer import gradient_norm, make_optimizer
 from headwise.errors import UserError, unwritable
 from headwise.pytorch.architectures.transformer import build_model
+from headwise.pytorch.search import captured
 from headwise.pytorch.training import checkpoint
 from headwise.pytorch.training.callbacks import Callback, TrainingStart
 from headwise.pytorch.training.checkpoint import CheckpointDraft, checkpoint_paths, load_checkpoint, saved_step
-from headwise.pytorch.training.deferred import UpdateSums, step_if_finite
+from headwise.pytorch.training.deferred import UpdateSums, can_defer, step_if_finite
 from headwise.pytorch.training.metrics import Clock
 from headwise.pytorch.training.step import batch_loss, nll_of, real_states, translation_objective
 from headwise.pytorch.training.trainer import Trainer
@@ -545,6 +547,50 @@ def test_out_of_memory_names_the_batch_and_the_setting(tmp_path: Path, error: Ex
     expected = f"batch of {rows} pairs, {src_len} source and {tgt_len} target tokens long; lower train.tokens_per_batch"
     with pytest.raises(UserError, match=expected):
         run.trainer.run()
+
+
+def test_out_of_memory_in_a_validation_names_it(tmp_path: Path) -> None:
+    """And not the batch of the update before it."""
+
+    def fail() -> Figures:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(UserError, match=r"^step 2: .*validation") as error:
+        Run(tmp_path, validate=fail, validate_every=2).trainer.run()
+    assert "target tokens long" not in str(error.value)
+
+
+def test_a_run_is_deterministic_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    for wanted in (False, True):
+        seen: list[bool] = []
+
+        def look(seen: list[bool] = seen) -> Figures:
+            seen.append(torch.are_deterministic_algorithms_enabled() and "CUBLAS_WORKSPACE_CONFIG" in os.environ)
+            return {"loss": 1.0}
+
+        Run(tmp_path / str(wanted), validate=look, deterministic=wanted).trainer.run()
+        assert seen == [wanted]
+        assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_what_is_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = torch.device("cuda")
+    assert not can_defer(cuda, TRAIN)
+    monkeypatch.setenv("HEADWISE_DEFER", "1")
+    assert can_defer(cuda, TRAIN) and not can_defer(CPU, TRAIN)
+    assert not any(can_defer(cuda, replace(TRAIN, **change)) for change in ({"ema": 0.9}, {"optimizer": "muon"}))
+
+
+def test_no_step_is_captured_while_a_model_is_trained(tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    def look() -> Figures:
+        seen.append(captured._barred.is_set())
+        return {"loss": 1.0}
+
+    Run(tmp_path, validate=look).trainer.run()
+    assert seen == [True] and not captured._barred.is_set()
 
 
 def test_a_full_disk_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

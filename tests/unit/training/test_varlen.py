@@ -142,6 +142,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda _: torch.bfloat16)
     monkeypatch.setattr("torch.backends.cuda.is_flash_attention_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (8, 0))
+    monkeypatch.setenv("HEADWISE_PACK", "1")
     has_varlen.cache_clear()
     yield monkeypatch
     has_varlen.cache_clear()
@@ -171,6 +172,11 @@ def test_where_it_runs(cuda: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("why", UNSUPPORTED)
 def test_where_it_does_not_run(cuda: pytest.MonkeyPatch, why: str) -> None:
     cuda.setattr(*UNSUPPORTED[why])
+    assert not runs_varlen(CUDA, (64, 64))
+
+
+def test_it_is_off_unless_it_is_switched_on(cuda: pytest.MonkeyPatch) -> None:
+    cuda.delenv("HEADWISE_PACK")
     assert not runs_varlen(CUDA, (64, 64))
 
 

@@ -12,7 +12,7 @@ import torch
 
 from headwise.config.settings import WITH_DECODER, ModelConfig
 from headwise.contract import SearchEngine
-from headwise.device import decoding_precision
+from headwise.device import capability_of, decoding_precision
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES
 from headwise.pytorch.architectures.registry import (
@@ -56,8 +56,7 @@ def prepared(network: Any, automatic: str = "float32") -> Built:
 
 def _automatic(device: str, family: str = "") -> str:
     """The precision of decoding on a device, of a model trained here or of a family."""
-    capability = torch.cuda.get_device_capability(device) if device.startswith("cuda") else (0, 0)
-    return decoding_precision(device, capability, family in FAMILIES and FAMILIES[family].overflows)
+    return decoding_precision(device, capability_of(device), family in FAMILIES and FAMILIES[family].overflows)
 
 
 def average_engines(engines: Sequence[Any], networks: Sequence[Any], compute: str) -> SearchEngine:

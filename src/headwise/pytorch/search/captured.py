@@ -4,11 +4,14 @@ A step of a small batch launches hundreds of short kernels, and a GPU waits for 
 launches all of them at once (https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs). It reads and writes the
 memory with which it was captured, so inputs are copied into tensors of its own, and the position of the new token is
 one of them (`core.cache.StepPosition`). A graph serves until rows leave the batch or the KV cache grows.
+
+No GPU has run this yet, so it is off unless the environment variable HEADWISE_CAPTURE is 1.
 """
 
-import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 import torch
@@ -23,11 +26,16 @@ from headwise.core.masks import Causal
 from headwise.core.positions import LearnedPositions
 from headwise.core.search import Step
 from headwise.core.transformer import DecoderOnly, Transformer
+from headwise.device import CAPTURE, is_on
 from headwise.pytorch.search.changes import hooked
 
-SWITCH = "HEADWISE_CAPTURE"  # in the environment: 0 switches captured steps off
 TOLERANCE = 0.1  # of logits that are computed twice: wrong memory gives others, rounding of float16 does not
 REPEATS = 3  # steps with the same buffers until one is captured: a capture takes as long as several steps
+CHECKED = 2  # replays that are compared with the step
+
+# Set while this process trains, and once a capture has failed: that may leave the random generator and the allocator
+# of the device in capture.
+_barred = Event()
 
 Record = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]
 
@@ -37,14 +45,16 @@ def cuda_graph(function: Callable[[], Tensor]) -> tuple[Callable[[], None], Tens
 
     It runs once before, because libraries allocate memory at their first call.
     """
-    current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    current, side, graph = torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
     side.wait_stream(current)
-    with torch.cuda.stream(side):
-        function()
-    current.wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use the device
-        output = function()
+    try:
+        with torch.cuda.stream(side):
+            function()
+        current.wait_stream(side)
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):  # others may use the device
+            output = function()
+    finally:
+        torch.cuda.set_stream(current)  # a capture that fails leaves its own
     return graph.replay, output
 
 
@@ -54,14 +64,14 @@ class CapturedStep:
     def __init__(self, function: Callable[..., Tensor], *examples: Tensor, record: Record = cuda_graph) -> None:
         """Record `function` with copies of `examples`; `record` is as `cuda_graph`."""
         self._inputs = tuple(example.clone() for example in examples)
-        self._replay, self._output = record(lambda: function(*self._inputs))
+        self._replay, self.output = record(lambda: function(*self._inputs))
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The function's output for `inputs`; the next call overwrites it."""
         for own, given in zip(self._inputs, inputs, strict=True):
             own.copy_(given)
         self._replay()
-        return self._output
+        return self.output
 
 
 class CapturedSteps:
@@ -76,11 +86,10 @@ class CapturedSteps:
         self._seen = 0  # steps with these buffers
         self._captured: CapturedStep | None = None
         self._kept: list[Tensor] = []  # a graph refers to memory that a table which grows would free
-        self._failed = False
 
     def __call__(self, tokens: Int[Tensor, "rows new"], cache: Any) -> Float[Tensor, "rows vocab"]:
         """The logits after the newest tokens."""
-        if self._failed or tokens.size(1) != 1 or type(cache) not in (DecoderCache, TextCache):
+        if _barred.is_set() or tokens.size(1) != 1 or type(cache) not in (DecoderCache, TextCache):
             return self._step(tokens, cache)
         self._observe(cache)
         bound = min(cache.capacity, self._longest or cache.capacity)
@@ -104,24 +113,40 @@ class CapturedSteps:
         self._seen += 1
 
     def _capture(self, tokens: Tensor, index: Tensor, cache: StepCache, bound: int) -> CapturedStep | None:
-        """The step as a graph; None, with a warning, if it cannot be captured, or if its first replay is wrong."""
+        """The step as a graph; None, with a warning, if it cannot be captured, or if a replay is wrong."""
 
         def step(tokens: Tensor, index: Tensor) -> Tensor:
             with cache.fixed(index, bound):
                 return self._step(tokens, cache)
 
         try:
-            captured = CapturedStep(step, tokens, index, record=self._record)
-            if not torch.allclose(captured(tokens, index), step(tokens, index), rtol=TOLERANCE, atol=TOLERANCE):
-                raise RuntimeError("its first replay gave other numbers")
+            with torch.cuda.device_of(tokens):
+                captured = CapturedStep(step, tokens, index, record=self._record)
+            wanted = step(tokens, index)
+            for _ in range(CHECKED):
+                captured.output.fill_(torch.nan)
+                if not torch.allclose(captured(tokens, index), wanted, rtol=TOLERANCE, atol=TOLERANCE):
+                    raise RuntimeError("a replay gave other numbers")
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            self._failed = True
+            _barred.set()
             warnings.warn(f"decoding without CUDA graphs, because a step was not captured: {error}", stacklevel=2)
             return None
         self._kept = [*self._model.parameters(), *self._model.buffers()]
         return captured
+
+
+@contextmanager
+def without_captures() -> Iterator[None]:
+    """A context manager in which no step of this process is captured, as while it trains."""
+    before = _barred.is_set()
+    _barred.set()
+    try:
+        yield
+    finally:
+        if not before:
+            _barred.clear()
 
 
 def captured_steps(model: Any, step: Step) -> Step:
@@ -132,11 +157,11 @@ def captured_steps(model: Any, step: Step) -> Step:
 def capturable(model: Any) -> bool:
     """Whether steps of a model may be captured.
 
-    They may on CUDA, for a `Transformer` or `DecoderOnly` without hooks (recordings, interventions) and without sliding
-    windows, unless the environment variable HEADWISE_CAPTURE is 0.
+    They may on CUDA if that is switched on, for a `Transformer` or `DecoderOnly` without hooks (recordings,
+    interventions) and without sliding windows.
     """
     on_cuda = next(iter(model.parameters())).device.type == "cuda"
-    return on_cuda and os.environ.get(SWITCH) != "0" and has_fixed_shapes(model)
+    return on_cuda and is_on(CAPTURE) and has_fixed_shapes(model)
 
 
 def has_fixed_shapes(model: Any) -> bool:

@@ -89,7 +89,7 @@ def write_untrained(
     folder: Path, make: Callable[[], nn.Module], layout: ScratchLayout, tokenizer: Tokenizer | None, seed: int
 ) -> None:
     """Write a folder with an untrained network; the weights are written last."""
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = make()
     layout.write_companions(folder, tokenizer)

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from headwise.config.settings import RunConfig
-from headwise.device import usable_cores
+from headwise.device import OFFLOAD, capability_of, is_on, trains_in_bfloat16, usable_cores
 from headwise.errors import UserError
 from headwise.lock import locked
 from headwise.pytorch.tasks.job import Job, TrainRequest
@@ -80,12 +80,17 @@ def network_and_trainer(job: Job, ranks: Ranks) -> tuple[nn.Module, Any]:
         return network.to(ranks.device), partial(ParallelTrainer, ranks)
     if train.shard == "offload" and ranks.device.type == "cpu":
         raise UserError("train.shard = offload needs CUDA devices; on a CPU use train.shard=full")
+    if train.shard == "offload" and not is_on(OFFLOAD):
+        raise UserError(
+            f"train.shard = offload has not run on a GPU yet: use train.shard=full, or set {OFFLOAD}=1 to try it"
+        )
     if train.optimizer != "adam":
         raise UserError(f"train.shard = {train.shard}: needs train.optimizer = adam, not {train.optimizer}")
     if train.reduce != "float32":
         raise UserError(f"train.reduce = {train.reduce}: sharded gradients are summed in float32; set train.shard=none")
     replica = deepcopy(network)
-    root = shard(network, train.precision, ranks.device, offload=train.shard == "offload")
+    in_half = trains_in_bfloat16(train.precision, capability_of(str(ranks.device)))
+    root = shard(network, in_half, ranks.device, offload=train.shard == "offload")
     return network, partial(ShardedTrainer, ranks, root, replica)
 
 

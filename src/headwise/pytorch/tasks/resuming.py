@@ -53,6 +53,7 @@ MAY_CHANGE = {
     "train.keep_last": "",
     "train.patience": "",
     "train.average": "",
+    "train.deterministic": ROUNDING,
     "train.threads": "",  # the trainer warns
     "train.timeout": "",
     "train.recompute": "results stay the same",

@@ -64,6 +64,8 @@ def run_job(trainer: Trainer, request: TrainRequest, job: Job, about: Mapping[st
     """Train from the start or the newest checkpoint, and return how it ended; `about` is that of config.json."""
     trainer.progress.validation_due = bool(request.init)  # the initial model is kept unless training improves it
     notify(request, f"{count_parameters(trainer.model):,} parameters, on {trainer.device}, into {trainer.folder}")
+    if job.config.train.precision == "auto" and trainer.device.type == "cuda" and not trainer.in_half:
+        notify(request, "train.precision = auto: float32, because this GPU has no bfloat16 (compute capability 8.0)")
     if request.resume:
         restored = trainer.restore(lambda message: notify(request, message))
         step = trainer.progress.step

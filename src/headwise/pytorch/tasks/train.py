@@ -158,9 +158,10 @@ def _check_writable(folder: Path) -> None:
 
 def _train(request: TrainRequest, config: RunConfig, folder: Path) -> str:
     request, job, about = checked_job(request, config, folder)
-    with torch.random.fork_rng():  # keep the caller's random state
+    device = choose_device(request.device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):  # keep the caller's random state
         torch.manual_seed(job.config.train.seed)
-        trainer = make_trainer(request, job, about, job.network().to(choose_device(request.device)))
+        trainer = make_trainer(request, job, about, job.network().to(device))
         mark_started(folder)  # the first file that is written
         job.layout.write_settings(folder, job.config, job.tokenizer, about)
         return run_job(trainer, request, job, about)

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from headwise.config.training import TrainConfig
 from headwise.core.optimizer import Optimizer
+from headwise.device import DEFER, is_on
 
 
 def can_defer(device: torch.device, train: TrainConfig) -> bool:
-    """Whether updates can be decided on the device: on CUDA, with Adam and without a moving average."""
-    return device.type == "cuda" and train.optimizer == "adam" and not train.ema
+    """Whether updates are decided on the device: switched on, on CUDA, with Adam and without a moving average."""
+    return device.type == "cuda" and is_on(DEFER) and train.optimizer == "adam" and not train.ema
 
 
 def step_if_finite(
@@ -49,7 +50,7 @@ class UpdateSums:
         self._sums = sums.to("cpu", non_blocking=True)
         self._copied = torch.cuda.Event() if sums.is_cuda else None
         if self._copied:
-            self._copied.record()
+            self._copied.record(torch.cuda.current_stream(sums.device))
 
     def read(self) -> list[float]:
         """The sums, once they are computed."""

@@ -3,8 +3,8 @@
 On a CPU, padding takes a twentieth of a training step, and reshaping heads for torch's attention as much again. The
 modules of `headwise.core` also accept packed batches, which are made here: all real tokens in one row, and a
 `Packing`, which knows the sequences and computes attention: by the compiled library on a CPU, and by torch's
-`varlen_attn` (FlashAttention) on CUDA; `_attention` chooses. A GPU is not waited for. Tests compare results with padded
-batches (`tests/unit/training/test_packed.py`, `test_varlen.py`). CUDA itself is untested.
+`varlen_attn` (FlashAttention) on CUDA, if HEADWISE_PACK is 1; `_attention` chooses. A GPU is not waited for. Tests
+compare results with padded batches (`tests/unit/training/test_packed.py`, `test_varlen.py`). CUDA itself is untested.
 
 Under autocast, matrix products and attention are bfloat16; the residual stream, norms, sums, parameters and gradients
 are float32.
@@ -26,6 +26,7 @@ from headwise.core.embeddings import Embeddings
 from headwise.core.extensions.rotary import Rotary
 from headwise.core.masks import Causal, Everywhere, PackedRows, Packing
 from headwise.core.transformer import EncoderOnly, Transformer
+from headwise.device import PACK, is_on
 from headwise.pytorch.search.changes import is_intervened
 from headwise.pytorch.training.extra_dropout import DroppingKernel
 from headwise.runtime.native.library import Inputs, multiplies_bfloat16, training_library
@@ -173,12 +174,13 @@ def pays_in_bfloat16(d_model: int) -> bool:
 
 
 def runs_varlen(device: torch.device, widths: tuple[int, int]) -> bool:
-    """Whether `varlen_attn` can train heads of these widths here: bfloat16 on a CUDA device.
+    """Whether `varlen_attn` trains heads of these widths here: switched on, in bfloat16, on a CUDA device.
 
     https://docs.pytorch.org/docs/stable/nn.attention.varlen.html
     """
     return (
         device.type == "cuda"
+        and is_on(PACK)
         and torch.is_autocast_enabled("cuda")
         and torch.get_autocast_dtype("cuda") == torch.bfloat16
         and widths[0] == widths[1] <= WIDEST

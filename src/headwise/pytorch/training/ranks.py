@@ -39,6 +39,7 @@ class Ranks:
     device: torch.device
     timeout: float  # seconds
     store: Any  # torch's key-value store
+    group: Any = None  # exchanges what is on the CPU; None = the default group
     waiting: str = field(default="", init=False)  # what this process waits for
 
     @property
@@ -50,7 +51,7 @@ class Ranks:
         """Each number summed over all ranks in float64, bit-identical on all of them."""
         total = torch.tensor(numbers, dtype=torch.float64)
         with self.waiting_for(what):
-            dist.all_reduce(total)
+            dist.all_reduce(total, group=self.group)
         return total.tolist()
 
     def add(self, tensor: Tensor, what: str) -> None:
@@ -61,12 +62,12 @@ class Ranks:
     def gather(self, message: Any, what: str) -> list[Any]:
         """The JSON values of all ranks, in order."""
         with self.waiting_for(what):
-            return [json.loads(text) for text in _gather_bytes(json.dumps(message).encode())]
+            return [json.loads(text) for text in _gather_bytes(json.dumps(message).encode(), self.group)]
 
     def gather_tensors(self, tensor: Tensor, what: str) -> list[Tensor]:
         """The bytes of all ranks, on the CPU; uint8 vectors of any length."""
         with self.waiting_for(what):
-            parts = _gather_bytes(tensor.cpu().numpy().tobytes())
+            parts = _gather_bytes(tensor.cpu().numpy().tobytes(), self.group)
         return [torch.frombuffer(bytearray(part), dtype=torch.uint8) for part in parts]
 
     def barrier(self, what: str) -> None:
@@ -133,7 +134,6 @@ def process_group(device: str, timeout: float, environment: Mapping[str, str] = 
     local, here = int(environment.get("LOCAL_RANK", "0")), int(environment.get("LOCAL_WORLD_SIZE", "1"))
     device = _device(device, local, here)
     backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
-    waiting = timedelta(seconds=timeout)
     try:
         store, rank, size = next(dist.rendezvous("env://"))
     except (ValueError, dist.DistError) as error:
@@ -142,12 +142,25 @@ def process_group(device: str, timeout: float, environment: Mapping[str, str] = 
         ) from None
     # torchrun's store may survive a restart, with entries of processes that have ended.
     store = dist.PrefixStore(f"attempt {environment.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    waiting = device_timeout(device, timeout)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=waiting)
     try:
-        machine = int(environment.get("GROUP_RANK", "0"))
-        yield Ranks(rank, size, machine, local, torch.device(device), timeout, dist.PrefixStore("headwise", store))
+        machine, group = int(environment.get("GROUP_RANK", "0")), None
+        if device != "cpu":
+            group = dist.new_group(timeout=timedelta(seconds=timeout), backend="gloo")
+        own = dist.PrefixStore("headwise", store)
+        yield Ranks(rank, size, machine, local, torch.device(device), timeout, own, group)
     finally:
         dist.destroy_process_group()
+
+
+def device_timeout(device: str, timeout: float) -> timedelta:
+    """The timeout of exchanges between devices: on CUDA longer than `timeout` seconds, that of those on the CPU.
+
+    NCCL ends the process when its timeout is over, without `timeout_error`. An exchange of devices may have begun long
+    before that on the CPU.
+    """
+    return timedelta(seconds=timeout if device == "cpu" else 2 * timeout + 60)
 
 
 def _device(name: str, local: int, here: int) -> str:
@@ -162,15 +175,15 @@ def _device(name: str, local: int, here: int) -> str:
     return f"cuda:{local}"
 
 
-def _gather_bytes(own: bytes) -> list[bytes]:
+def _gather_bytes(own: bytes, group: Any) -> list[bytes]:
     """The bytes of all ranks."""
     size, lengths = dist.get_world_size(), torch.zeros(dist.get_world_size(), dtype=torch.int64)
     lengths[dist.get_rank()] = len(own)
-    dist.all_reduce(lengths)
+    dist.all_reduce(lengths, group=group)
     padded = torch.zeros(int(lengths.max()), dtype=torch.uint8)
     padded[: len(own)] = torch.frombuffer(bytearray(own), dtype=torch.uint8)
     parts = [torch.empty_like(padded) for _ in range(size)]
-    dist.all_gather(parts, padded)
+    dist.all_gather(parts, padded, group=group)
     return [part[:length].numpy().tobytes() for part, length in zip(parts, lengths.tolist(), strict=True)]
 
 

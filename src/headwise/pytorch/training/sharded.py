@@ -19,15 +19,15 @@ from headwise.pytorch.training.ranks import Ranks, device_mesh, full_tensor, own
 from headwise.pytorch.training.validation import Outputs
 
 
-def shard(network: nn.Module, precision: str, device: torch.device, offload: bool = False) -> LossModule:
+def shard(network: nn.Module, in_half: bool, device: torch.device, offload: bool = False) -> LossModule:
     """Shard the parameters of a network in place: each layer separately, all others together.
 
-    With `offload`, parts are kept and updated in CPU memory; a layer is on the device while it computes. On a CPU
-    layers are gathered in float32, because norms there take no parameters in bfloat16; products are still bfloat16.
+    With `offload`, parts are kept and updated in CPU memory; a layer is on the device while it computes. With `in_half`
+    layers are gathered in bfloat16; not on a CPU, because norms there take float32 only. Products are bfloat16 anyway.
     """
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard  # slow to import
 
-    in_half = precision != "float32" and device.type == "cuda"
+    in_half = in_half and device.type == "cuda"
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     stacks = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
     root = LossModule(network if offload else network.to(device), lambda batch: batch)
@@ -88,9 +88,9 @@ class ShardedTrainer(ParallelTrainer):
         return Loss(objective + (self.ranks.size - 1) * (objective - objective.detach()), figures)
 
     def gradient_norm(self, run: Run) -> Tensor:
-        """The norm of this rank's rows."""
+        """The norm of this rank's rows, on the device, also if they are not."""
         parts = [own_rows(p.grad) for p in self.model.parameters() if p.grad is not None]
-        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(parts)))
+        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(parts))).to(run.device)
 
     def _divide_in(self, part: torch.optim.Optimizer, n_targets: int) -> None:
         divide_gradients(part, n_targets)

@@ -5,6 +5,7 @@ checkpoint. On a CPU a resumed run is bit-identical to an uninterrupted one.
 """
 
 import math
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,9 @@ from headwise.core.optimizer import (
     peak_learning_rate,
 )
 from headwise.core.train import Hooks, Objective, Progress, Run, Update, train
+from headwise.device import capability_of, trains_in_bfloat16
 from headwise.errors import NonFiniteError, WriteError
+from headwise.pytorch.search.captured import without_captures
 from headwise.pytorch.training.callbacks import Callback, Callbacks, TrainingStart
 from headwise.pytorch.training.checkpoint import (
     CHECKPOINTS,
@@ -109,6 +112,7 @@ class Trainer(Hooks):
         if config.train.recompute:
             recompute_layers(model)
         self._objective = objective
+        self.in_half = trains_in_bfloat16(config.train.precision, capability_of(str(device)))
         self._defers = can_defer(device, config.train)
         self._deferred: UpdateSums | None = None  # to be counted
         self._peak = peak_learning_rate(config.train, config.model.d_model)
@@ -128,7 +132,8 @@ class Trainer(Hooks):
         stream = self._open_stream(self.progress.data or None)
         self.terminal = Terminal(self.config.train.max_steps, self.progress.step, self._show)
         reason = "error"
-        with closing(self.terminal), self._signals():
+        repeatable = deterministic(self.config.train.deterministic)
+        with closing(self.terminal), self._signals(), without_captures(), repeatable:
             try:
                 self._callbacks.start(self._start())
                 self._began = time.monotonic() - self.progress.elapsed
@@ -150,7 +155,7 @@ class Trainer(Hooks):
         config, progress = self.config.train, self.progress
         self._stream, self._first = stream, progress.step + 1
         padded = config.batching != "random" or self.device.type != "cpu"  # see `pytorch.data.batching`
-        peak = device_peak(self.device) if self._in_half() else None
+        peak = device_peak(self.device) if self.in_half else None
         self._clock = Clock(stream, padded, operations_of(self.model), peak)
         if progress.step >= config.max_steps and not progress.is_validated:  # resumed with fewer steps
             progress.validation_due = True
@@ -169,10 +174,10 @@ class Trainer(Hooks):
         return self._autocast()
 
     def step(self, run: Run, update: Update) -> None:
-        """Change the parameters if all numbers are finite; on a GPU without waiting for the numbers."""
-        sums = UpdateSums(
-            torch.cat([update.sums, update.norm.double()[None]]), update.figures, run.progress.step, update.n_targets
-        )
+        """Change the parameters if all numbers are finite; without waiting for the numbers if updates are deferred."""
+        numbers = torch.cat([update.sums, update.norm.double()[None]])
+        numbers = numbers if self._defers else numbers.cpu()
+        sums = UpdateSums(numbers, update.figures, run.progress.step, update.n_targets)
         if self._defers:
             step_if_finite(self.optimizer, update.sums[0], update.norm, update.rate, run.config.clip_norm)
             self._count_deferred()
@@ -338,6 +343,8 @@ class Trainer(Hooks):
         """Validate the current model and export it if it is the best so far."""
         progress, metric = self.progress, self.config.train.best_metric
         started = time.monotonic()
+        if self._run:
+            self._run.latest = ()  # no batch of an update is computed
         self.model.eval()
         outputs = self._outputs(self.model)
         figures = self.validation.figures(outputs)
@@ -422,11 +429,7 @@ class Trainer(Hooks):
 
     def _autocast(self) -> AbstractContextManager[Any]:
         """Mixed precision: products are bfloat16; parameters and the sums of the loss stay float32."""
-        return torch.autocast(self.device.type, torch.bfloat16) if self._in_half() else nullcontext()
-
-    def _in_half(self) -> bool:
-        precision = self.config.train.precision
-        return precision == "bf16" or (precision == "auto" and self.device.type == "cuda")
+        return torch.autocast(self.device.type, torch.bfloat16) if self.in_half else nullcontext()
 
     # Checkpoints
 
@@ -504,8 +507,9 @@ class Trainer(Hooks):
     def _as_user_error(self, error: BaseException) -> BaseException:
         """A `UserError` for exhausted memory or a full disk, or `error` itself."""
         latest = self._run.latest if self._run else ()
-        where = f"on a batch of {latest[-1].extent}" if latest else "in a validation"
-        what = f"step {self.progress.step + 1}: out of memory {where}"
+        step = self.progress.step
+        where = f"{step + 1}: out of memory on a batch of {latest[-1].extent}" if latest else ""
+        what = f"step {where or f'{step}: out of memory in a validation'}"
         checkpoints = checkpoint_paths(self.folder / CHECKPOINTS)
         return resources_error(error, what, self.config.train.tokens_per_batch, checkpoints) or error
 
@@ -514,6 +518,22 @@ def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, value in target.items():
             value.copy_(source[name])
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """A context manager in which torch uses deterministic algorithms, and warns where it has none.
+
+    https://docs.pytorch.org/docs/stable/notes/randomness.html
+    """
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it is first used
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def recompute_layers(model: nn.Module) -> None:
