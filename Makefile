@@ -8,6 +8,8 @@
 # test-busy  the tests beside four busy processes
 # test-pythons  the smaller set with every other Python that is installed (3.12 to 3.14)
 # test-distributed  the tests of processes that work together (Ray, torchrun), of installed wheels and emulated ARM
+# gpu-check  does a GPU compute what a CPU does, and what may be switched on there? Results in build/gpu_check.json, at most
+#         eight minutes; ARGS='--device cpu': a rehearsal without a GPU
 # check-processors  the numerical tests with the instructions of older processors (ARGS: pytest's options)
 # published  models that people published in packages, which it downloads (1.1 GB) once, beside their reference libraries
 # check   lint, format, types, architecture; tests are collected twice, to the same names
@@ -45,7 +47,7 @@ PEERS := .venv-peers
 SENTENCES := https://www.manythings.org/anki/deu-eng.zip
 DATA := build/deu-eng.zip
 
-.PHONY: demo test test-smaller test-all test-thorough test-commands test-native test-busy test-pythons test-distributed check-processors published check mutants ci ci-full \
+.PHONY: demo test test-smaller test-all test-thorough test-commands test-native test-busy test-pythons test-distributed gpu-check check-processors published check mutants ci ci-full \
   sanitize wheels browser docs bench bench-quick quality task-pages sentence-model peers clean
 .DEFAULT_GOAL := demo
 
@@ -97,6 +99,9 @@ test-pythons:
 
 test-distributed: $(VENV)/.dev
 	@$(BIN)/python -m pytest -m distributed $(ARGS)
+
+gpu-check: $(VENV)/.test
+	@PYTHONPATH=tests $(BIN)/python -m gpu.run $(ARGS)
 
 check-processors: $(VENV)/.dev $(VENV)/.published
 	@$(BIN)/python tests/processors.py $(ARGS)
