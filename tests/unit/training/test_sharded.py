@@ -71,6 +71,14 @@ def test_ours_is_the_first_timeout() -> None:
     assert all(device_timeout("cuda:1", seconds) > timedelta(seconds=seconds + GRACE) for seconds in (1.0, 600.0))
 
 
+def test_exchanges_on_the_cpu_have_their_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the timeout that is asked for."""
+    groups: list[object] = []
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda _, group=None: groups.append(group))
+    assert Ranks(0, 1, 0, 0, torch.device("cuda:0"), 1.0, None, "own").all_reduce([2.0], "a sum") == [2.0]
+    assert groups == ["own"]
+
+
 def test_validation_uses_a_separate_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for a pretrained model, whose job trains the loaded network."""
     monkeypatch.setattr(task_ranks, "shard", lambda network, *given, **options: network)
