@@ -314,6 +314,17 @@ def test_beam_shows_the_path_and_hides_what_was_pruned(opened: Opened) -> None:
     assert shown.locator(".beam .scroll .hypothesis.pruned").count() == 0
 
 
+def test_one_path_has_no_branches_to_hide(new_page: Callable[..., Any], tmp_path: Path) -> None:
+    """Greedy search: a hint at a larger beam, and no button without effect."""
+    trace = trace_of(TGT)
+    contents = page_contents(record_of(SRC, TGT), replace(trace, beam=trace.beam[::2]))
+    (tmp_path / "greedy.html").write_text(inspection_page([contents]), encoding="utf-8")
+    shown = new_page()
+    shown.goto((tmp_path / "greedy.html").as_uri() + "#view=beam")
+    assert "--beam-size" in shown.locator(".beam-detail").inner_text()
+    assert not shown.get_by_role("button", name="pruned branches").is_visible()
+
+
 def test_probabilities_of_a_position(opened: Opened) -> None:
     shown = opened("view=probabilities")
     shown.get_by_role("button", name="Hund 50 %").click()

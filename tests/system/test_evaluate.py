@@ -138,19 +138,20 @@ def test_files_of_different_lengths_are_refused(
     assert f"{test_set[0]} has 25 lines but {short} has 2" in complaint
 
 
-def test_info_is_twelve_lines(model_path: Path, cli: Any) -> None:
+def test_info_is_thirteen_lines(model_path: Path, cli: Any) -> None:
     lines = cli("info", model_path).lines
     rows = {line[:15].strip(): line[15:] for line in lines}
-    assert len(lines) == len(rows) == 12
+    assert len(lines) == len(rows) == 13
     assert rows["model"].startswith("translation, trained with Headwise ")
     assert rows["architecture"] == "transformer: 1 + 1 layers, d_model 48, d_ff 96, 4 heads, post-norm"
     assert rows["vocabulary"] == "270 bpe tokens"
     assert int(rows["parameters"].replace(",", "")) == headwise.load(model_path, "cpu").info()["parameters"]
     assert rows["recipe"] == "toy, seed 1"
-    assert rows["weights"].startswith("step 500, written 20")
+    assert rows["weights"].startswith("step 500, file from 20")
     assert rows["validation"].startswith("loss ")
     stored = (model_path / "model.safetensors").stat().st_size
     assert f"on disk        {stored / 1e3:.1f} kB in float32" in lines
+    assert rows["search"] == "beam_size 5, length_penalty 0.6, max_length_factor 1.0, max_length_extra 3"
     engine = f"the compiled library ({instructions()})" if library() else "torch"
     assert rows["digests"].endswith(" files are as SHA256SUMS lists them")
     assert f"translated by  {engine}, in float32" in lines

@@ -112,6 +112,17 @@ def test_a_model_without_markers_keeps_tags(cli: Cli, model_path: Path, tmp_path
     assert '>a b <g id="1">c d</g> e</target>' in (tmp_path / "b.xlf").read_text()
 
 
+def test_terms_in_a_document_are_counted_once(cli: Cli, model_path: Path, tmp_path: Path) -> None:
+    """Though units with a tag are translated twice, with and without it."""
+    (tmp_path / "terms.tsv").write_text("a|b\tj\nc\tk\n")
+    (tmp_path / "a.json").write_text('{"x": "a d <b>e</b>", "y": "b d", "z": "d e"}')
+    paths = tmp_path / "a.json", "-o", tmp_path / "b.json", "--glossary", tmp_path / "terms.tsv"
+    ran = cli("translate", model_path, *paths)
+    assert ran.code == 0, ran.err
+    assert "2 of 2 required terms are in the translations" in ran.err
+    assert (tmp_path / "b.json").read_text().count("j") == 2
+
+
 @pytest.mark.parametrize(
     "name,text,kept,flags",
     [

@@ -154,7 +154,7 @@ def test_one_process_resumes_a_run_of_two(
     program = start([*command, *PLAIN, "--devices", 2, "--out", out, "--set", "train.checkpoint_every=1000"])
     wait_for_step(program, out, 6)
     program.terminate()
-    assert "SIGTERM: finishing this step and saving a checkpoint\n" in finished(program)
+    assert "stopping (SIGTERM): saving a checkpoint after this step\n" in finished(program)
     saved = [path.name for path in (out / "checkpoints").iterdir()]
     assert len(saved) == 1 and int(saved[0].removeprefix("step-")) < STEPS
     ran = cli(*command[2:], *PLAIN, "--out", out, "--resume", "--set", "train.checkpoint_every=1000")

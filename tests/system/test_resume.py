@@ -162,13 +162,13 @@ def test_ctrl_c_and_sigterm_save_and_exit_cleanly(
 ) -> None:
     out = tmp_path / "model"
     resumed, last = list[str](), 0
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")):
         program, step = start(out, *resumed, "--set", "train.checkpoint_every=1000"), last + 6
         wait_for_step(program, out, step)
         program.send_signal(number)
         _, err = program.communicate()
         assert program.returncode == 0, err
-        assert f"{number.name}: finishing this step and saving a checkpoint\n" in err
+        assert f"stopping ({name}): saving a checkpoint after this step\n" in err
         last = max(int(path.name.removeprefix("step-")) for path in (out / "checkpoints").iterdir())
         assert step <= last < STEPS
         assert f"stopped after step {last}; add --resume to the same command to resume\n" in err

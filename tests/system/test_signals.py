@@ -168,7 +168,7 @@ def test_sigterm_ends_a_validation(task: Any, tmp_path: Path, seconds: float) ->
             time.sleep(0.01)
         time.sleep(seconds)
         took, err = answer(program, signal.SIGTERM)
-    assert program.returncode == 0 and "SIGTERM: finishing this step and saving a checkpoint\n" in err, err
+    assert program.returncode == 0 and "stopping (SIGTERM): saving a checkpoint after this step\n" in err, err
     assert "stopped after step 1; add --resume to the same command to resume" in err
     assert not (out / "validation.jsonl").exists() and "validating" not in err  # progress is shown on terminals only
     state = json.loads((out / "checkpoints" / "step-00000001" / "state.json").read_text())

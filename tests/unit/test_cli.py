@@ -39,7 +39,7 @@ def settings(*values: str) -> list[str]:
         (["tranlate", "m"], "unknown command 'tranlate'; did you mean 'translate'?"),
         (["--verbose"], "required: COMMAND"),
         (["translate"], "required: MODEL; see `headwise translate --help`"),
-        (["translate", "m", "--beem-size", "3"], "no use for '--beem-size'; did you mean '--beam-size'?"),
+        (["translate", "m", "--beem-size", "3"], "unexpected argument '--beem-size'; did you mean '--beam-size'?"),
         (["translate", "m", "--beem-size=3"], "did you mean '--beam-size'?"),
         (["translate", "m", "--qqqqqq"], "see `headwise translate --help`"),
         (["translate", "m", "--beam-size", "four"], "argument --beam-size: invalid int value: 'four'"),
@@ -284,7 +284,7 @@ def test_every_decoding_setting_is_an_option_where_it_is_read(command: str, unre
 
 def test_a_decoding_option_says_what_its_setting_says_in_flags() -> None:
     said = {action.dest: action.help for action in cli.command_parser("evaluate")._actions}
-    default = "(default: the model's; 0 if trained here)"
+    default = "(default: the model's, see `headwise info`)"
     assert said["no_repeat_ngram"] == f"{SETTINGS['decode.no_repeat_ngram'].help} {default}"
     assert str(said["max_length_factor"]).startswith("longest output = this * source tokens + --max-length-extra (")
 

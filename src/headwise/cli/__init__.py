@@ -216,7 +216,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         known = [option for action in parser._actions for option in action.option_strings]
         near = get_close_matches(rest[0].split("=")[0], known, n=1, cutoff=0.6)
         hint = f"; did you mean '{near[0]}'?" if near else f"; see `headwise {name} --help`"
-        raise UserError(f"headwise {name} has no use for '{rest[0]}'{hint}")
+        raise UserError(f"headwise {name}: unexpected argument '{rest[0]}'{hint}")
     options.command, options.flags = name, typed_flags(parser, options)
     refuse_meaningless(parser.rules, options.flags, options)
     refuse_overwriting(parser, options)

@@ -20,7 +20,7 @@ from headwise.documents.not_translated import not_translated, not_translated_sum
 from headwise.documents.pivot import PivotTranslator
 from headwise.documents.reading import read_document
 from headwise.documents.segment_memory import SegmentMemory, read_segment_memory
-from headwise.documents.unit import Document, Unit, plain
+from headwise.documents.unit import Document, Unit, plain, strings_only
 from headwise.errors import UserError
 from headwise.models.translation.target_language import (
     TAGS,
@@ -54,6 +54,17 @@ def fill_document(options: argparse.Namespace) -> None:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     for line in (fill_summary(len(document.units), filled), not_translated_summary(skipped)):
         print(line, end="\n" * bool(line), file=sys.stderr)
+    if "glossary" in overrides:
+        print(_kept_terms(overrides["glossary"], filled), file=sys.stderr)
+
+
+def _kept_terms(glossary: Any, filled: Iterable[TranslatedUnit]) -> str:
+    """The summary of a `CountedGlossary` for whole units: sentences may have been translated more than once."""
+    counted = type(glossary)(glossary.terms)
+    for one in filled:
+        if one.target:
+            counted.note(" ".join(map(strings_only, one.segments)), plain(one.target))
+    return counted.summary()
 
 
 def _for_languages(model: Any, document: Document, options: argparse.Namespace) -> Any:

@@ -23,9 +23,7 @@ def generation_options(parser: argparse.ArgumentParser) -> None:
     }
     group = parser.add_argument_group("generation")
     for name in (*GENERATION, "sample", "stop"):
-        setting_option(
-            group, name, known[name], {"batch_size": "texts per batch; 0 is automatic"}.get(name, ""), usual=False
-        )
+        setting_option(group, name, known[name], {"batch_size": "texts per batch; 0 is automatic"}.get(name, ""))
 
 
 def generation_settings(options: argparse.Namespace) -> dict[str, Any]:

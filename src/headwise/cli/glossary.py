@@ -26,11 +26,10 @@ class CountedGlossary(Glossary):
         self._lost += [f"text {self._texts}: '{term.source}' without '{term.target}'" for term in lost]
 
     def summary(self) -> str:
-        """Terms in sources, how many of them are in the translations, and some that are missing."""
+        """How many terms of the sources are in the translations, and some that are missing."""
         kept = self._wanted - len(self._lost)
-        share = f" ({kept / self._wanted:.1%})" if self._wanted else ""
         more = [f"and {len(self._lost) - SHOWN:,} more"] if len(self._lost) > SHOWN else []
-        head = f"{self._wanted:,} terms in {self._texts:,} texts, {kept:,} in their translations{share}"
+        head = f"{kept:,} of {self._wanted:,} required terms are in the translations"
         return "\n  ".join([head, *self._lost[:SHOWN], *more])
 
 

@@ -79,8 +79,9 @@ def format_option(parser: argparse.ArgumentParser, text: str, choices: Sequence[
     parser.add_argument("--format", choices=choices, default=choices[0], help=text)
 
 
-def input_option(parser: argparse.ArgumentParser) -> None:
-    text = "text file, also .gz (default: standard input)"
+def input_option(parser: argparse.ArgumentParser, documents: str = "") -> None:
+    """The input file; `documents` are kinds of files that are not read as lines of text."""
+    text = f"text, also .gz{', ' * bool(documents)}{documents} (default: standard input)"
     parser.add_argument("input", nargs="?", type=in_file, default="-", metavar="FILE", help=text)
 
 
@@ -220,19 +221,15 @@ def decode_options(parser: argparse.ArgumentParser, without: Collection[str] = (
             setting_option(group, name, SETTINGS[f"decode.{name}"], texts.get(name, ""))
 
 
-def setting_option(
-    group: argparse._ActionsContainer, name: str, setting: Setting, text: str = "", usual: bool = True
-) -> None:
+def setting_option(group: argparse._ActionsContainer, name: str, setting: Setting, text: str = "") -> None:
     """An option for a setting; without it the value is None.
 
     Args:
         text: replaces the setting's own help.
-        usual: whether models trained here have the default of the setting.
     """
     text = text or re.sub(r"[a-z]+_\w+", lambda found: flag_of(found[0]), setting.help)
     flag, default = flag_of(name), setting.default
-    trained_here = f"; {default} if trained here" if usual and not isinstance(default, bool) else ""
-    text += "" if default == () else f" (default: the model's{trained_here})"
+    text += "" if default == () else " (default: the model's, see `headwise info`)"
     if isinstance(default, bool):
         group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=text)
     elif isinstance(default, tuple):

@@ -5,11 +5,12 @@ Empty rows are left out.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from headwise.config.settings import RunConfig
+from headwise.config.settings import RunConfig, SearchSettings
 from headwise.config.tasks import TASKS
 from headwise.errors import UserError
 from headwise.models.commands import commands_of
@@ -67,17 +68,28 @@ def _of_ours(folder: Path, model: Any) -> dict[str, str]:
         rows = card_rows(config, model.about, sum(shapes))
         del rows["validation data"]
     written = datetime.fromtimestamp((folder / WEIGHTS).stat().st_mtime)
-    rows["weights"] = f"{card.get('weights', 'of an unknown step')}, written {written:%Y-%m-%d %H:%M}"
+    rows["weights"] = f"{card.get('weights', 'of an unknown step')}, file from {written:%Y-%m-%d %H:%M}"
     rows |= {"validation": card["validation"]} if "validation" in card else {}
     rows["on disk"] = f"{size_text((folder / WEIGHTS).stat().st_size)} in {numbers}"
     if config.model.task == "translate":
         shortlist = ", with a shortlist for --shortlist" if (folder / SHORTLIST).is_file() else ""
         rows["translated by"] = f"{model.engine}, in {model.precision}{shortlist}"
+        rows["search"] = _search(config.decode)
     return {
         "model": f"{TASKS[config.model.task].noun}, trained with Headwise {model.about.get('headwise', '')}".strip(),
         "for": _commands(model),
         **rows,
     }
+
+
+def _search(settings: SearchSettings) -> str:
+    """Beam size, length penalty and the settings that are not the usual ones.
+
+    >>> _search(SearchSettings(beam_size=5, max_length_extra=200))
+    'beam_size 5, length_penalty 0.6, max_length_extra 200'
+    """
+    usual = {**asdict(SearchSettings()), "beam_size": None, "length_penalty": None}
+    return ", ".join(f"{name} {value}" for name, value in asdict(settings).items() if value != usual[name])
 
 
 def _stored(files: Iterable[Path]) -> tuple[list[int], str]:
@@ -121,6 +133,7 @@ def _of_family(folder: Path, model: Any) -> dict[str, str]:
         "on disk": f"{size} in {stored}" + (f", {len(files)} files" if len(files) > 1 else ""),
         "computed by": f"{described() if model.compiled else 'torch'}, "
         f"in {'float32' if own == 'float32' or model.device.type == 'cpu' else own}",
+        "search": _search(model.generation.settings) if getattr(model, "generation", None) else "",
         "saved by": f"transformers {values['transformers_version']}" if values.get("transformers_version") else "",
     }
     return {name: text for name, text in rows.items() if text}

@@ -55,8 +55,11 @@ def test_what_follows_two_hyphens_is_no_option() -> None:
         ("tune --out x --train a.tsv m", "--train takes all words after it, so write it last: the following arguments"),
         ("translate --ensemble a m", "--ensemble takes all words after it"),
         ("translate --beam-size 2", "the following arguments are required: MODEL"),
-        ("translate m a b", "headwise translate has no use for 'b'"),
-        ("translate m --beem-size 3 a", "headwise translate has no use for '--beem-size'; did you mean '--beam-size'?"),
+        ("translate m a b", "headwise translate: unexpected argument 'b'"),
+        (
+            "translate m --beem-size 3 a",
+            "headwise translate: unexpected argument '--beem-size'; did you mean '--beam-size'?",
+        ),
     ],
 )
 def test_a_word_in_the_wrong_place_is_explained(line: str, expected: str) -> None:

@@ -149,6 +149,12 @@ def test_missing_file_names_the_nearest(make):
     assert "the folder" in error_of(near.replace("train", "nowhere/train"))
 
 
+def test_a_folder_or_a_file_of_another_kind_is_not_the_nearest(tmp_path):
+    (tmp_path / "xs.tsv").mkdir()
+    (tmp_path / "repo").write_text("")
+    assert "no such file; look at: ls " in error_of(str(tmp_path / "x.tsv"))
+
+
 def test_folder_is_named(tmp_path):
     (tmp_path / "a.tsv").mkdir()
     assert "a.tsv: is a folder" in error_of(str(tmp_path / "a.tsv"))

@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--translate", action="store_true", help="translate into English")
     timestamps = "print each segment on a line with its times; --no-timestamps decodes without times"
     parser.add_argument("--timestamps", action=argparse.BooleanOptionalAction, default=None, help=timestamps)
-    setting_option(parser, "beam_size", SETTINGS["decode.beam_size"], usual=False)
+    setting_option(parser, "beam_size", SETTINGS["decode.beam_size"])
     fallback = "decode repetitive or improbable segments again at higher temperatures, and skip silence (default: yes)"
     parser.add_argument("--fallback", action=argparse.BooleanOptionalAction, default=True, help=fallback)
     parser.add_argument(

@@ -94,7 +94,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     several = ensemble_options(parser, ANY_MODEL)
     then = "model that translates the translations of MODEL into a third language (pivoting)"
     several.add_argument("--then", default="", metavar="MODEL", help=then)
-    input_option(parser)
+    input_option(parser, "or a document: .po, .docx, .xliff, .md ...")
     output_option(parser)
     format_option(parser, "output format; jsonl adds scores and tokens")
     alignment = "file to write word links (i-j) to, one line per translation; - writes them into the output, after "

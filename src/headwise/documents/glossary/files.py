@@ -34,7 +34,8 @@ def load_glossary(glossary: GlossaryInput, languages: Sequence[str] = ("", "")) 
 def read_glossary(path: str | Path, languages: Sequence[str] = ("", "")) -> list[Term]:
     """Read the terms of a file: .tbx, .csv, or lines of source TAB target.
 
-    A line without a tab is text that stays unchanged. Empty lines and lines that start with `#` are ignored.
+    A line without a tab is text that stays unchanged. Empty lines and lines that start with `#` are ignored. `dog|dogs`
+    is two forms of a term, with one translation or one for each; not in .tbx, which lists them as terms.
 
     Args:
         path: the file; its ending decides the format.
@@ -84,7 +85,7 @@ def _read_lines(name: str, text: str) -> Iterator[Term]:
             continue
         if len(columns) > 1 and not (columns[0] and columns[1]):
             raise UserError(f"{name}: line {number}: source or target is empty; fill in both, or remove the tab")
-        yield Term(columns[0], columns[1] if len(columns) > 1 else columns[0], f"{name}: line {number}")
+        yield from _forms(columns[0], columns[1] if len(columns) > 1 else columns[0], f"{name}: line {number}")
 
 
 def _read_csv(name: str, text: str, languages: Sequence[str]) -> Iterator[Term]:
@@ -100,7 +101,19 @@ def _read_csv(name: str, text: str, languages: Sequence[str]) -> Iterator[Term]:
             cells = [row[column].strip() if column < len(row) else "" for column in columns]
             if not all(cells):
                 raise UserError(f"{name}: line {reader.line_num}: source or target is empty; fill in both")
-            yield Term(cells[0], cells[1], f"{name}: line {reader.line_num}")
+            yield from _forms(cells[0], cells[1], f"{name}: line {reader.line_num}")
+
+
+def _forms(source: str, target: str, where: str) -> Iterator[Term]:
+    """A term for each form: `dog|dogs` has one translation for all, or as many forms in it."""
+    sources, targets = ([form.strip() for form in side.split("|")] for side in (source, target))
+    if len(targets) not in (1, len(sources)) or not all((*sources, *targets)):
+        raise UserError(
+            f"{where}: '{source}' has {len(sources)} forms and '{target}' {len(targets)}; write one translation, or "
+            "one for each form, and no empty form"
+        )
+    for number, form in enumerate(sources):
+        yield Term(form, targets[number % len(targets)], where)
 
 
 def _column(header: Sequence[str], side: str, code: str, otherwise: int) -> int:

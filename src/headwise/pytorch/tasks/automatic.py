@@ -40,12 +40,9 @@ def with_precision(request: TrainRequest, config: RunConfig, folder: Path) -> Ru
     return replace(config, train=replace(config.train, precision=precision))
 
 
-def report_batching(request: TrainRequest, config: RunConfig) -> None:
-    """Report how batches are formed, and warn if that is slow on this machine."""
-    batching = config.train.batching
-    lengths = "of all lengths" if batching == "random" else "of similar length"
-    notify(request, f"train.batching = {batching}: each batch has pairs {lengths}")
-    if batching == "random" and device_name(request.device) == "cpu" and not _is_packable(config, packs):
+def warn_of_padding(request: TrainRequest, config: RunConfig) -> None:
+    """A warning if the way that batches are formed is slow on this machine."""
+    if config.train.batching == "random" and device_name(request.device) == "cpu" and not _is_packable(config, packs):
         notify(
             request,
             "random batches have much padding without the compiled library, which this run cannot use: install it, or "

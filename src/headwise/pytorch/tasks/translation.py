@@ -27,7 +27,7 @@ from headwise.pytorch.data.directions import BothDirections, in_two_stages
 from headwise.pytorch.data.stream import BatchShare, Cursor, EndlessStream
 from headwise.pytorch.data.streamed_pairs import StreamedPairs
 from headwise.pytorch.tasks.alignment import alignment_objective, training_links
-from headwise.pytorch.tasks.automatic import report_batching, resolve_auto
+from headwise.pytorch.tasks.automatic import resolve_auto, warn_of_padding
 from headwise.pytorch.tasks.job import (
     Job,
     TrainRequest,
@@ -212,7 +212,7 @@ def completed(request: TrainRequest, config: RunConfig, folder: Path, tokenizer:
     """The configuration with the settings that depend on data and machine."""
     model = replace(config.model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad_id)
     config = replace(config, model=model, train=resolve_auto(request, config, folder))
-    report_batching(request, config)
+    warn_of_padding(request, config)
     return config
 
 
@@ -244,7 +244,7 @@ def fine_tuning_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     for warning in few_validation_pairs(len(validating)):
         notify(request, warning)
     config = replace(config, train=resolve_auto(request, config, folder))
-    report_batching(request, config)
+    warn_of_padding(request, config)
     decode = model.decode_config
     about = {
         "corpus": {**corpus, **held},

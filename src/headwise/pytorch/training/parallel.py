@@ -261,10 +261,7 @@ class ParallelTrainer(Trainer):
         if self._received:
             return
         self._received = signal.Signals(number).name
-        self.terminal.say(f"{self._received}: finishing this step and saving a checkpoint")
-        if self._validating:
-            self._validating = False
-            raise ValidationDeferred
+        self._stop_after_step(self._received)
 
     def _outputs(self, model: nn.Module) -> Outputs:
         """The outputs of all ranks, the same on every rank."""

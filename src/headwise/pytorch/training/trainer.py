@@ -499,7 +499,12 @@ class Trainer(Hooks):
         if self._stop_signal:
             raise KeyboardInterrupt
         self._stop_signal = signal.Signals(number).name
-        self.terminal.say(f"{self._stop_signal}: finishing this step and saving a checkpoint")
+        self._stop_after_step(self._stop_signal)
+
+    def _stop_after_step(self, name: str) -> None:
+        """Say that a signal ends the run, and interrupt a validation."""
+        shown = "Ctrl-C" if name == "SIGINT" else name
+        self.terminal.say(f"stopping ({shown}): saving a checkpoint after this step")
         if self._validating:
             self._validating = False
             raise ValidationDeferred

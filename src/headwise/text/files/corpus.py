@@ -272,12 +272,13 @@ def unreadable(path: str, error: OSError) -> UserError:
 
 
 def nearest_file(path: str) -> str:
-    """A hint for a mistyped name: the most similar file in the folder, or the missing folder."""
-    folder = Path(path).parent
+    """A hint for a mistyped name: the most similar file with its ending or its stem, or the missing folder."""
+    folder, stem, ending = Path(path).parent, Path(path).stem, Path(path).suffix
     if not folder.is_dir():
         return f"; the folder {folder} does not exist"
     from difflib import get_close_matches
 
-    names = os.listdir(folder) if os.access(folder, os.R_OK) else []
+    files = filter(Path.is_file, folder.iterdir()) if os.access(folder, os.R_OK) else ()
+    names = [file.name for file in files if file.suffix == ending or file.stem == stem]
     near = get_close_matches(Path(path).name, names, n=1, cutoff=0.5)
     return f"; did you mean '{folder / near[0]}'?" if near else f"; look at: ls {folder}"

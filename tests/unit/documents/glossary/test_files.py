@@ -66,6 +66,27 @@ def test_what_stays_as_it_is_has_one_column(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tsv", "dog|dogs\tHund\ncat | cats\tKatze|Katzen\nA|B\n"),
+        ("b.csv", "source,target\ndog|dogs,Hund\ncat|cats,Katze|Katzen\nA|B,A|B\n"),
+    ],
+)
+def test_listed_forms_are_terms(tmp_path: Path, name: str, text: str) -> None:
+    """With the translation of all forms, or each with its own."""
+    glossary = load_glossary(write(tmp_path, name, text))
+    found = [(match.term.source, match.term.target) for match in glossary.matches("Dogs, a dog, cats, a cat, A and B")]
+    words = [("dogs", "Hund"), ("dog", "Hund"), ("cats", "Katzen"), ("cat", "Katze"), ("A", "A"), ("B", "B")]
+    assert found == words
+
+
+@pytest.mark.parametrize("line", ["dog|dogs\tHund|Hunde|Hunden", "dog\tHund|Hunde", "dog|\tHund"])
+def test_forms_without_a_translation_each(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UserError, match=r"a\.tsv: line 2: '.*' has \d forms and"):
+        read_glossary(write(tmp_path, "a.tsv", f"a\tb\n{line}\n"))
+
+
 def test_glossaries_are_taken_as_they_come(tmp_path: Path) -> None:
     given = load_glossary([("dog", "Hund")])
     assert load_glossary(given) is given

@@ -17,15 +17,19 @@ const MEANING = {
   kept: "kept for the next step",
   pruned: "given up",
 };
+const TREE = "Point at a token, or go to it with Tab and the arrow keys, to read the hypothesis that ends there.";
+const PATH = "Greedy search follows one path. A larger beam (--beam-size 4) shows a tree.";
 
 export class BeamView {
   /** @param {import("./pane.js").Pane} pane */
   constructor(pane) {
     this.store = pane.store;
     this.nodes = pane.inspection.data.beam;
-    this.detail = element("p", { class: "beam-detail", role: "status" }, "Point at a piece, or go to it with Tab and the arrow keys, to read the hypothesis it ends.");
+    const branches = this.nodes.some(({ status }) => status !== "chosen");
+    this.detail = element("p", { class: "beam-detail", role: "status" }, branches ? TREE : this.nodes.length ? PATH : "");
     this.drawing = new ScrollBox("beam");
     this.toggle = element("button", { type: "button", onclick: () => this.store.set({ pruned: !this.store.state.pruned }) }, "pruned branches");
+    this.toggle.hidden = !branches;
     this.node = element("div", { class: "beam" }, this.legend(), this.detail, this.drawing.node);
     this.drawn = "";
     this.shown = -1;

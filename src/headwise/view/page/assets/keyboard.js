@@ -1,5 +1,5 @@
 // @ts-check
-// Keys. The arrows move from piece to piece, head to head and layer to layer; `?` shows the list.
+// Keys. The arrows move from token to token, head to head and layer to layer; `?` shows the list.
 
 import { available, nextTheme } from "./controls.js";
 import { element } from "./dom.js";
@@ -12,12 +12,12 @@ const KEYS = [
   ["↑ ↓", "previous and next token, patch or time; in a walk, previous and next step; in its matrix, from cell to cell"],
   ["Tab", "from button to button; tokens and hypotheses of the beam are buttons, too"],
   ["s", "from queries to keys, and back"],
-  ["← →", "head before, head after"],
-  ["Shift ← →", "layer before, layer after"],
+  ["← →", "previous and next head"],
+  ["Shift ← →", "previous and next layer"],
   ["a", "mean of all layers and heads"],
   ["1 … 9", "view"],
   ["e  d  c", "attention of encoder, of decoder, cross-attention"],
-  ["t", "theme: as the system has it, light, dark"],
+  ["t", "theme: the system's, light, dark"],
   ["Esc", "deselect the token"],
   ["?", "this list"],
 ];

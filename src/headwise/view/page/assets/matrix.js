@@ -16,7 +16,7 @@ export class MatrixView {
     this.heatmap = new Heatmap(this.rows, this.columns, { point: (cell) => this.point(cell), click: (cell) => this.fix(cell) });
     this.cellText = element("p", { class: "cell-text", "aria-hidden": "true" }, "\u00a0");
     const titles = pane.inspection.titles(part);
-    const legend = `Rows: ${titles.queries} (queries). Columns: ${titles.keys} (keys). Small weights are drawn stronger than they are.`;
+    const legend = `Rows: ${titles.queries} (queries). Columns: ${titles.keys} (keys). Colours are scaled so that small weights stay visible.`;
     this.node = element("div", { class: "matrix" }, element("p", { class: "note" }, legend), this.heatmap.node, this.cellText);
     /** @type {import("./heatmap.js").Cell | null} */
     this.cell = null;
