@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-INSTALL_TORCH = 'pip install "headwise[train]"'
+CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+INSTALL_TORCH = f'pip install "headwise[train]" (on Linux without an NVIDIA GPU, first: {CPU_TORCH})'
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

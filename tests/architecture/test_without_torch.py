@@ -37,8 +37,8 @@ sys.meta_path.insert(0, Blocked)
 """
 NEEDS_TORCH = {  # commands that train, convert or look inside
     *(f"cli.commands.{name}" for name in ("demo", "explore", "import_checkpoint")),
-    *(f"cli.commands.{name}" for name in ("join", "prune", "study", "sweep", "train", "tune")),
-    "cli.export_formats",
+    *(f"cli.commands.{name}" for name in ("join", "prune", "study", "sweep")),
+    *("cli.export_formats", "cli.training"),
 }
 needs_library = pytest.mark.skipif(library() is None, reason="the compiled library is missing")
 
@@ -417,13 +417,20 @@ def test_what_the_library_reads_is_what_torch_reads(any_model: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["train", "--help"], 'headwise train needs PyTorch, which is not installed: pip install "headwise[train]"'),
+        (["train", "--train", "in", "--out", "x"], "headwise train needs PyTorch"),
+        (["join", "--help"], f"headwise join needs PyTorch, which is not installed: {INSTALL_TORCH}"),
         (["export", "model", "out", "--to", "hf"], "headwise export needs PyTorch"),
         (["translate", "model", "in", "--compute", "float16"], "this needs PyTorch, which is not installed"),
     ],
 )
 def test_what_needs_torch_says_so_in_one_line(tmp_path: Path, arguments: list[str], why: str) -> None:
     assert why in complaint(tmp_path, arguments, BLOCKED)
+
+
+@pytest.mark.parametrize("command", ["train", "tune"])
+def test_help_on_training_needs_no_torch(command: str) -> None:
+    program = "from headwise.cli import main\nmain(sys.argv[1:])\n"
+    assert f"headwise {command}" in run_blocked(program, command, "--help")
 
 
 def complaint(folder: Path, arguments: list[str], blocked: str) -> str:

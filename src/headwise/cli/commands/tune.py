@@ -2,6 +2,7 @@
 
 import argparse
 
+from headwise.cli.commands.train import NEEDS as NEEDS
 from headwise.cli.commands.train import run as train
 from headwise.cli.commands.train import training_options
 from headwise.cli.options import TRANSLATION_MODEL

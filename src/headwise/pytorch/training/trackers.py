@@ -21,7 +21,6 @@ class Tracker(Callback):
     """
 
     name = ""  # of the option and the extra
-    title = ""
 
     def __init__(self) -> None:
         try:
@@ -49,7 +48,7 @@ class Tracker(Callback):
 class TensorBoard(Tracker):
     """Writes event files into the folder `tensorboard` of the model folder."""
 
-    name, title = "tensorboard", "TensorBoard (files in --out)"
+    name = "tensorboard"
 
     def _module(self) -> Any:
         import torch.utils.tensorboard
@@ -76,7 +75,7 @@ class WandB(Tracker):
     With `WANDB_MODE=offline` nothing is sent; `wandb sync` sends the files later.
     """
 
-    name, title = "wandb", "Weights & Biases"
+    name = "wandb"
 
     def _module(self) -> Any:
         import wandb  # pyright: ignore[reportMissingImports]
@@ -107,7 +106,7 @@ class WandB(Tracker):
 class MLflow(Tracker):
     """Logs to MLflow; its run has the name of the model folder, and the settings are its parameters."""
 
-    name, title = "mlflow", "MLflow"
+    name = "mlflow"
 
     def _module(self) -> Any:
         import mlflow  # pyright: ignore[reportMissingImports]
