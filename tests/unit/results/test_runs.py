@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from headwise.cli import main
 from headwise.errors import UserError
-from headwise.lab.results.runs import group_runs, read_runs
+from headwise.lab.results.runs import group_runs, other_differences, read_runs
 
 
 def grouped(runs: Any, **patterns: str) -> dict[str, list[str]]:
@@ -50,6 +51,32 @@ def test_names_can_say_what_belongs_together(make_run: Any) -> None:
     assert grouped(runs, both="a-*") == {"both": ["a-1", "a-2"], "b": ["b"], "c": ["c"]}
     with pytest.raises(UserError, match="--group no=z-\\*: no run has such a name: a-1, b"):
         group_runs(runs, {"no": "z-*"})
+
+
+def test_differences_besides_the_network_are_listed(make_run: Any) -> None:
+    tiny = [make_run(f"tiny-{n}", seed=n, batching="random", log_every=n) for n in (1, 2)]
+    same = make_run("same", d_model=32, batching="random")
+    other = make_run("other", d_model=32, batching="bucketed", clip_norm=1.0, corpus="another")
+    assert other_differences(group_runs([*tiny, same], {})) == []
+    assert other_differences(group_runs([*tiny, same, other], {})) == [
+        "train.batching (random, bucketed)",
+        "train.clip_norm (0.0, 1.0)",
+        "training data",
+    ]
+
+
+def test_the_command_warns_of_them(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    log = [{"step": 1, "loss": 1.0, "best": True}]
+    runs = make_run("a", log=log), make_run("b", d_model=32, clip_norm=1.0, log=log)
+    assert main(["results", *(str(run.path) for run in runs)]) == 0
+    assert "warning: the runs also differ in train.clip_norm (0.0, 1.0)" in capsys.readouterr().err
+
+
+def test_one_setting_is_what_is_compared(make_run: Any) -> None:
+    runs = [make_run("a"), make_run("b", clip_norm=1.0)]
+    assert other_differences(group_runs(runs, {})) == []
+    runs.append(make_run("c", r_drop=1.0))
+    assert other_differences(group_runs(runs, {})) == ["train.clip_norm (0.0, 1.0)", "train.r_drop (0.0, 1.0)"]
 
 
 def test_a_run_counts_once_and_folders_of_one_name_by_their_paths(make_run: Any, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from headwise.evaluate.pages.figures import render_figure
 from headwise.lab.results.curves import learning_curves, validation_table
 from headwise.lab.results.formats import FORMATS
 from headwise.lab.results.hypotheses import EvaluationSet, Hypotheses, describe_decoding
-from headwise.lab.results.runs import Group, group_runs, read_runs, without_training
+from headwise.lab.results.runs import Group, group_runs, other_differences, read_runs, without_training
 from headwise.lab.results.table import ResultsTable, check_baseline, score_table
 
 NAME = re.compile(r"\w[\w.-]*")
@@ -73,6 +73,8 @@ def run(options: argparse.Namespace) -> None:
         raise UserError(f"--curves {options.curves}: name a .png or .svg file")
     runs = without_training(read_runs(options.runs, ["translate"] if options.test else None), _say)
     groups = group_runs(runs, _patterns(options.group))
+    if others := other_differences(groups):
+        _say(f"warning: the runs also differ in {', '.join(others)}; with equal settings the table compares one thing")
     if options.curves:
         _draw(options, groups)
     table = _scored(options, groups) if options.test else validation_table(groups)

@@ -107,6 +107,36 @@ def group_runs(runs: Sequence[Run], patterns: Mapping[str, str]) -> list[Group]:
     return list(groups.values())
 
 
+# Settings of [train] that decide no result, or only which checkpoint is kept.
+IRRELEVANT = ("seed", "threads", "timeout", "log_every", "validate_every", "checkpoint_every", "keep_last", "shard")
+
+
+def other_differences(groups: Sequence[Group]) -> list[str]:
+    """The settings and data, with their values, in which runs differ besides what is compared.
+
+    What is compared is the network, or otherwise the only setting that differs. Settings of search are not listed: the
+    table names them.
+    """
+    values: dict[str, dict[str, None]] = {}
+    for run in (run for group in groups for run in group.runs):
+        for name, value in _facts(run).items():
+            values.setdefault(name, {})[str(value)] = None
+    different = {name: ", ".join(shown) for name, shown in values.items() if len(shown) > 1}
+    networks_differ = different.pop("network", None)
+    listed = [f"{name} ({shown})" if "." in name else name for name, shown in different.items()]
+    return listed if networks_differ or len(listed) > 1 else []
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    """What may decide the result of a run, except the seed."""
+    tables = run.config.as_dict()
+    network = {name: value for name, value in tables["model"].items() if name not in ("vocab_size", "pad_id")}
+    settings = {f"{part}.{name}": value for part in ("data", "train") for name, value in tables[part].items()}
+    settings = {name: value for name, value in settings.items() if name.removeprefix("train.") not in IRRELEVANT}
+    corpus = (run.about.get("corpus") or {}).get("key")
+    return {"network": network, **settings, "initial model": run.about.get("init"), "training data": corpus}
+
+
 def _name_of(runs: Sequence[Run]) -> str:
     """The common name of several runs without their seeds; the name of a single run."""
     stems = {SEED.sub("", run.name) for run in runs}
