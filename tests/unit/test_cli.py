@@ -343,7 +343,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_package_shows_its_verbs() -> None:
-    assert {"load", "train", "Model", "Translation", "UserError"} <= set(dir(headwise))
+    assert {"load", "train", "Model", "Translation", "UserError"} <= set(dir(headwise)) == {*headwise.__all__}
     assert headwise.UserError is UserError
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = headwise.trian  # type: ignore[attr-defined]

@@ -120,6 +120,23 @@ class Model:
         """Whether the compiled library runs the network as it is in its files."""
         return getattr(self.folder.stored, "parameters", None) is not None
 
+    def __repr__(self) -> str:
+        """The kind of model, its folder, architecture, size and languages: what a notebook shows."""
+        info = self.info()
+        shape = info.get("model", info)  # of a model trained here; otherwise stacks, or one stack
+        stacks = [shape[side] for side in ("encoder", "decoder") if isinstance(shape.get(side), dict)] or [shape]
+        names = ("n_encoder_layers", "n_decoder_layers", "n_layers")
+        layers = " + ".join(str(stack[name]) for stack in stacks for name in names if stack.get(name))
+        between = [getattr(self, f"{side}_language", "") for side in ("source", "target")]
+        listed = [
+            shape.get("architecture") or shape.get("family", ""),
+            f"{layers} layers" * bool(layers),
+            f"d_model {stacks[0].get('d_model')}",
+            f"{info['parameters']:,} parameters",
+            "-".join(filter(None, between)) or self.about.get("languages", ""),
+        ]
+        return f"{type(self).__name__}({self.path.name}: {', '.join(filter(None, listed))})"
+
     def __str__(self) -> str:
         """The kind of model, for error messages."""
         lacking = f" (its file lacks the head of {self.missing_head})" if self.missing_head else ""

@@ -3,14 +3,15 @@
 import dataclasses
 import inspect
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from tiny_families import write_tiny
 from unit.checkpoint.test_compiled import small_model
 
 import headwise
-from headwise.config.settings import SearchSettings
+from headwise.config.search_options import SearchOptions
+from headwise.config.settings import ABSOLUTE, SETTINGS, SearchSettings
 from headwise.errors import UserError
 from headwise.models.translation.translator import Translator
 
@@ -162,3 +163,14 @@ def test_word_links_and_scores(model: Translator) -> None:
 def test_scores_of_several_metrics(model: Translator) -> None:
     report = model.evaluate(TEXTS[:2], [TARGETS[:2]], metrics=["BLEU", "chrF++"], tokenize="char", **SHORT)
     assert len(report.scores) == 2
+
+
+def test_editors_know_the_settings_of_a_call() -> None:
+    """Each field of `SearchSettings`, with its choices, and the lengths in tokens."""
+    hints = get_type_hints(SearchOptions)
+    assert hints.keys() == {*get_type_hints(SearchSettings), *ABSOLUTE}
+    for name in ("early_stopping", "compute"):
+        literals = [hint for hint in (hints[name], *get_args(hints[name])) if get_origin(hint) is Literal]
+        assert get_args(literals[0]) == SETTINGS[f"decode.{name}"].choices
+    for method in (Translator.translate, Translator.translate_lines, Translator.stream, Translator.generate):
+        assert inspect.signature(method).parameters["settings"].annotation == "Unpack[SearchOptions]"

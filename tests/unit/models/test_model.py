@@ -48,6 +48,15 @@ def test_an_error_says_what_a_model_can_do(kind: str, tmp_path: Path) -> None:
         assert all(word in message for word in able)
 
 
+@pytest.mark.parametrize("kind", DOES)
+def test_a_notebook_shows_family_and_size(kind: str, tmp_path: Path) -> None:
+    write_tiny(tmp_path / "it", kind)
+    model = headwise.load(tmp_path / "it", "cpu")
+    shown = repr(model)
+    assert shown.startswith(f"{type(model).__name__}(it: {model.info()['family']}, ") and " layers, d_model " in shown
+    assert shown.endswith(f", {model.info()['parameters']:,} parameters)")
+
+
 def test_an_unknown_name_is_an_ordinary_attribute_error(tmp_path: Path) -> None:
     write_tiny(tmp_path, "bert")
     with pytest.raises(AttributeError, match="has no attribute 'fil_mask'") as refused:

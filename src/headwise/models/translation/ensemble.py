@@ -32,6 +32,10 @@ class Ensemble(Seq2SeqModel):
         loaded: Any = self._loaded
         return loaded.members
 
+    def __repr__(self) -> str:
+        """Its members."""
+        return f"Ensemble({', '.join(map(repr, self.models))})"
+
     def info(self) -> dict[str, Any]:
         """There are several."""
         raise of_one("info")

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, runtime_checkable
 
+from headwise.config.search_options import SearchOptions
 from headwise.config.settings import SearchSettings
 from headwise.contract import Draft, SearchEngine
 from headwise.documents.glossary.translation import with_glossary
@@ -145,7 +146,7 @@ class Seq2SeqModel(Model):
         """The default search settings."""
         return self._for().config
 
-    def settings(self, **settings: Any) -> SearchSettings:
+    def settings(self, **settings: Unpack[SearchOptions]) -> SearchSettings:
         """The settings of a call; `UserError` for one that is unknown or makes no sense."""
         return self.decode_config.changed(settings)
 
@@ -240,7 +241,7 @@ class Seq2SeqModel(Model):
         source_language: str = "",
         target_language: str = "",
         instruction: str = "",
-        **settings: Any,
+        **settings: Unpack[SearchOptions],
     ) -> list[Translation]:
         """The translation of each text, in order; blank texts stay blank.
 
@@ -276,7 +277,7 @@ class Seq2SeqModel(Model):
         source_language: str = "",
         target_language: str = "",
         instruction: str = "",
-        **settings: Any,
+        **settings: Unpack[SearchOptions],
     ) -> Iterator[Translation]:
         """`translate` for a stream of any length, in constant memory.
 
@@ -318,7 +319,7 @@ class Seq2SeqModel(Model):
         source_language: str = "",
         target_language: str = "",
         instruction: str = "",
-        **settings: Any,
+        **settings: Unpack[SearchOptions],
     ) -> Iterator[str]:
         """The translation of one text by greedy search or sampling, in parts as soon as they are decoded.
 
@@ -340,7 +341,7 @@ class Seq2SeqModel(Model):
         source_language: str = "",
         target_language: str = "",
         instruction: str = "",
-        **settings: Any,
+        **settings: Unpack[SearchOptions],
     ) -> list[Output]:
         """The output for each text without any preprocessing of line ends and spaces, with tokens and scores.
 
