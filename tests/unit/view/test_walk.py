@@ -191,6 +191,14 @@ OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
+@pytest.mark.parametrize("name", ["bert", "gemma2", "post"])
+def test_the_sentence_of_the_embeddings_says_whether_they_are_scaled(
+    walked: Callable[[str], WalkRecord], name: str
+) -> None:
+    for steps in all_walks(walked(name)):
+        assert ("√d_model" in steps[0].sentence) == (steps[0].settings["scale"] != 1) == (name != "bert")
+
+
 @pytest.mark.parametrize("name", [*CONFIGS, *PAIRS, "post", "pre"])
 def test_every_step_equals_its_operation(walked: Callable[[str], WalkRecord], name: str) -> None:
     for steps in all_walks(walked(name)):

@@ -22,6 +22,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Embeddings",
         "Every token is looked up in the embedding table; its row is the vector of the token.",
     ),
+    "scaled-embeddings": (
+        "Embeddings",
+        "Every token is looked up in the embedding table; its row, multiplied by √d_model, is the vector of the token.",
+    ),
     "position-codes": (
         "Positional encoding",
         "Every position has a vector of its own, because attention alone does not know the order of the tokens.",
@@ -147,7 +151,8 @@ class Steps:
         """Make a step; its id."""
         values = values[0] if values.dim() == 3 else values
         self._values[step] = values
-        name, sentence = texts_of("rms-norm" if settings.get("kind") == "rms" else step)
+        scaled = step == "embeddings" and settings["scale"] != 1
+        name, sentence = texts_of("rms-norm" if settings.get("kind") == "rms" else "scaled-" * scaled + step)
         in_layer = step == "input" or place in ("self_attn", "cross_attn", "ffn")
         self.made.append(
             WalkStep(
