@@ -9,7 +9,7 @@ import torch
 
 from headwise.errors import UserError
 from headwise.evaluate.alignment import score_alignment
-from headwise.lab.study import distance, gradients, interpretability, learning, translation
+from headwise.lab.study import distance, gradients, interpretability, learning, order, translation
 from headwise.lab.study import scaled_dot_product as scaled
 from headwise.lab.study.claim import Plan, best_rates, select_rows
 from headwise.lab.study.claims import CLAIMS
@@ -182,6 +182,22 @@ def test_statements_of_order() -> None:
     assert set(judged("order", lost).values()) == {"supported"}
     causal = judged("order", with_values(rows, "accuracy", lambda row: 0.1 if row["positions"] == "none" else 0.9))
     assert causal["lost"] == "supported" and causal["lost-causal"] == "refuted"
+
+
+def test_beyond_the_training_only_unseen_positions_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that knows the order up to the longest trained length alone is right nowhere beyond."""
+
+    class UpToTrained(order.Reader):
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            right = torch.nn.functional.one_hot(tokens.roll(1, 1), order.SYMBOLS).float()
+            return torch.where((torch.arange(tokens.size(1)) < condition.length)[:, None], right, -right)
+
+    condition = next(c for c in order.conditions(TOY) if c.positions == "learned")
+    monkeypatch.setattr(order, "Reader", UpToTrained)
+    monkeypatch.setattr(order, "train_network", lambda *given: learning.Training(0, 0, True))
+    by_length = {row["tested"]: row["accuracy"] for row in order.measure(condition, 1)}
+    assert by_length[condition.length] == 1.0
+    assert by_length[2 * condition.length] == by_length[8 * condition.length] == 0.0
 
 
 def test_statements_of_scaling_laws() -> None:
