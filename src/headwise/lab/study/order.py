@@ -188,8 +188,8 @@ CLAIM = Claim(
     source="Vaswani et al. 2017, arXiv:1706.03762, section 3.5; for the causal mask Haviv et al. 2022, "
     "arXiv:2203.16634",
     method="At every position a small encoder of the project's own layers names the symbol to the left. It learns on "
-    "short sequences and is tested on sequences up to eight times as long, there at positions that no training example had. "
-    "Attention sees both ways unless it says causal.",
+    "short sequences and is tested on sequences up to eight times as long, there at positions that no training example "
+    "had. Attention sees both ways unless it says causal.",
     conditions=conditions,
     measure=measure,
     figures=figures,
