@@ -37,6 +37,7 @@ def square(size: int) -> Any:
         ("3.3", lambda lengths, size: ~(mask(lengths, size) & square(size).tril()), "the other way round"),
         ("3.3", lambda lengths, size: mask(lengths, size) & square(size).triu(), "not to later ones"),
         ("3.3", lambda lengths, size: square(size).tril().expand(3, 1, -1, -1), "is padding"),
+        ("3.3", lambda n, size: mask(n, size) & mask(n, size).mT & square(size).tril(), "padded queries"),
         ("3.3", lambda lengths, size: square(size).tril(), "Its shape is"),
         ("3.3", lambda lengths, size: mask(lengths, size).float(), "booleans"),
     ],

@@ -14,6 +14,8 @@ from headwise.lab.tutorial import check
         ("4.1", [-0.6, 0.8, 0.4, 2.2], "divided by the variance"),
         ("4.1", [-1.342, -0.447, 0.447, 1.342], "Multiply by the gain"),
         ("4.1", [-3.0, -1.0, 1.0, 3.0], "The mean is 4"),
+        ("4.1", [-1.342, 0.553, 0.894, 3.690], "The mean is 4"),
+        ("4.1", [-1.335, 0.553, 0.894, 3.683], "The mean is 4"),
         ("4.2", 4_718_592, "Add the two biases"),
         ("4.2", 2_362_368, "the first of two linear layers"),
         ("4.2", 4_722_433, "Two matrices"),
@@ -28,3 +30,7 @@ from headwise.lab.tutorial import check
 def test_a_wrong_answer_gets_its_hint(number: str, answer: Any, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert not check(number, answer)
     assert hint in capsys.readouterr().out
+
+
+def test_three_decimals_are_enough() -> None:
+    assert check("4.1", [-1.342, 0.553, 0.894, 3.683])

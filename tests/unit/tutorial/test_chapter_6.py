@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headwise.evaluate.bleu import corpus_scores
@@ -36,6 +37,14 @@ def test_bleu_is_that_of_the_library() -> None:
     assert check("6.3", corpus_scores([output], [reference], ["BLEU"])["BLEU"].score)
 
 
-@pytest.mark.parametrize(("number", "answer"), [("6.1", [0.000175, 0.000349]), ("6.2", (0.92, 0.02)), ("6.3", 77.9)])
+@pytest.mark.parametrize(
+    ("number", "answer"),
+    [
+        ("6.1", [0.000175, 0.000349]),
+        ("6.1", np.array([0.000175, 0.000349])),
+        ("6.2", (0.92, 0.02)),
+        ("6.3", 77.9),
+    ],
+)
 def test_rounded_answers_are_right(number: str, answer: Any) -> None:
     assert check(number, answer)

@@ -7,7 +7,7 @@ from torch import nn
 
 from headwise.lab.tutorial.exercises import Exercise, agrees
 
-DISTANCE, WIDTH = 32, 8
+DISTANCES, WIDTH = (32, 5), 8
 
 
 def _examine_gradient(answer: Any) -> str:
@@ -15,20 +15,21 @@ def _examine_gradient(answer: Any) -> str:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         cells = [kind(WIDTH, WIDTH, batch_first=True).double() for kind in (nn.RNN, nn.LSTM)]
-        inputs = torch.randn(4, DISTANCE + 8, WIDTH, dtype=torch.float64)
+        inputs = torch.randn(4, max(DISTANCES) + 8, WIDTH, dtype=torch.float64)
     for cell in cells:
         x = inputs.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(cell(x)[0][:, -1].sum(), x)
-        right = float(gradient[:, -1 - DISTANCE].norm())
-        given = answer(cell, inputs.clone(), DISTANCE)
-        ratio = float(given) / right
-        if not agrees(ratio, 1.0, tolerance=1e-6):
-            wrong = float(gradient[:, DISTANCE].norm()), float(gradient[:, -DISTANCE].norm())
-            counted = any(agrees(float(given) / one, 1.0, tolerance=1e-6) for one in wrong)
-            hint = "Distance 0 is the last position, index -1; which index has distance d?"
-            return (
-                hint if counted else "Is it the derivative of the sum of the last state, and the norm over the batch?"
-            )
+        for distance in DISTANCES:
+            given = float(answer(cell, inputs.clone(), distance))
+            at = {index: float(gradient[:, index].norm()) for index in (-1 - distance, distance, -distance)}
+            near = [index for index, norm in at.items() if agrees(given / norm, 1.0, tolerance=1e-6)]
+            if near[:1] == [-1 - distance]:
+                continue
+            if near:
+                return "Distance 0 is the last position, index -1; which index has distance d?"
+            if distance != DISTANCES[0]:
+                return f"It is right at distance {DISTANCES[0]}, and wrong at distance {distance}."
+            return "Is it the derivative of the sum of the last state, and the norm over the batch?"
     return ""
 
 
@@ -39,6 +40,8 @@ def _examine_steps(answer: Any) -> str:
     if not isinstance(answer, dict) or answer.keys() != STEPS_AND_PATHS.keys():
         return f"The answer is a dict with the keys {', '.join(STEPS_AND_PATHS)}."
     wrong = [name for name, right in STEPS_AND_PATHS.items() if tuple(answer[name]) != right]
+    if "recurrent" in wrong and 99 in answer["recurrent"]:
+        return "Look again at recurrent. From the first state to the last are 99 steps; the first state takes one, too."
     hints = {
         "recurrent": "A state needs the one before it, and so does a signal.",
         "convolution": "All positions of a layer are computed at once. A layer of width 3 reaches 2 positions back.",
@@ -61,7 +64,7 @@ def _examine_context(answer: Any) -> str:
 EXERCISES = {
     "1.1": Exercise(
         f"Write a function of a cell, its inputs and a distance d: the norm of the derivative of the sum of the last "
-        f"state with respect to the input d steps earlier. It is checked at distance {DISTANCE}.",
+        f"state with respect to the input d steps earlier. It is checked at the distances {DISTANCES}.",
         _examine_gradient,
         """
 import torch

@@ -40,7 +40,8 @@ def _examine_deviation(answer: Any) -> str:
 
 def _examine_mask(answer: Any) -> str:
     lengths, size = torch.tensor([4, 2, 1]), 4
-    right = causal_mask(size, size, lengths.device) & (torch.arange(size) < lengths[:, None])[:, None, None, :]
+    real = torch.arange(size) < lengths[:, None]
+    right = causal_mask(size, size, lengths.device) & real[:, None, None, :]
     given = answer(lengths, size)
     if not isinstance(given, torch.Tensor) or given.dtype != torch.bool:
         return "The mask is a tensor of booleans."
@@ -52,6 +53,11 @@ def _examine_mask(answer: Any) -> str:
         return "True means that a query may attend to a key; this mask is the other way round."
     if torch.equal(given.mT, right) or given.triu(1).any():
         return "A query (row) may attend to earlier keys (columns) and itself, not to later ones."
+    if torch.equal(given, right & real[:, None, :, None]):
+        return (
+            "The keys are right, but padded queries attend to nothing, and their softmax is not defined. Mask keys "
+            "alone: outputs at padded positions are never read."
+        )
     return "A key at or after the length of its sequence is padding; no query may attend to it."
 
 

@@ -7,20 +7,20 @@ from torch import nn
 
 from headwise.lab.tutorial.exercises import Exercise, agrees
 
-ROUNDED = 2e-3  # answers are rounded to three decimals
+ROUNDED: dict[str, Any] = {"tolerance": 6e-4, "scale": 1.0}  # answers are rounded to three decimals
 X, GAIN, BIAS = (1.0, 3.0, 5.0, 7.0), (1.0, 1.0, 2.0, 2.0), (0.0, 1.0, 0.0, 1.0)
 
 
 def _examine_norm(answer: Any) -> str:
     x, gain, bias = (torch.tensor(values, dtype=torch.float64) for values in (X, GAIN, BIAS))
     centred = x - x.mean()
-    if agrees(answer, centred / x.std(unbiased=False) * gain + bias, ROUNDED):
+    if agrees(answer, centred / x.std(unbiased=False) * gain + bias, **ROUNDED):
         return ""
-    if agrees(answer, centred / x.std() * gain + bias, ROUNDED):
+    if agrees(answer, centred / x.std() * gain + bias, **ROUNDED):
         return "The variance of layer norm is the mean of the squares: divide by d = 4, not by 3."
-    if agrees(answer, centred / x.var(unbiased=False) * gain + bias, ROUNDED):
+    if agrees(answer, centred / x.var(unbiased=False) * gain + bias, **ROUNDED):
         return "You divided by the variance. Divide by its square root."
-    if agrees(answer, centred / x.std(unbiased=False), ROUNDED):
+    if agrees(answer, centred / x.std(unbiased=False), **ROUNDED):
         return "These are the normalised values. Multiply by the gain and add the bias."
     return "The mean is 4 and the variance 5. Subtract, divide by the root of the variance, then apply gain and bias."
 

@@ -12,10 +12,8 @@ ROUNDED = 0.005  # answers have three digits
 
 
 def _close(answer: Any, expected: tuple[float, ...]) -> bool:
-    """Whether small numbers are right in their first digits; `agrees` alone would compare them with 1."""
-    if not isinstance(answer, tuple | list) or len(answer) != len(expected):
-        return False
-    return all(agrees(given / right, 1.0, ROUNDED) for given, right in zip(answer, expected, strict=True))
+    """Whether small numbers are right in their first digits."""
+    return agrees(answer, expected, ROUNDED, scale=expected)
 
 
 def _examine_rate(answer: Any) -> str:
