@@ -11,6 +11,7 @@ import html
 import os
 import re
 import tempfile
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ def notebook_of(text: str) -> Any:
     notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"  # jupytext's are random
+        if "hide-input" in cell.metadata.get("tags", ()):
+            cell.metadata["jupyter"] = {"source_hidden": True}
     return notebook
 
 
@@ -129,7 +132,10 @@ def page_of(notebook: Any, stem: str) -> ChapterPage:
         if cell.cell_type != "code":
             parts.append(cell.source)
             continue
-        parts.append(fence(cell.source, "python"))
+        code = fence(cell.source, "python")
+        if "hide-input" in cell.metadata.get("tags", ()):
+            code = '??? note "Set-up"\n\n' + textwrap.indent(code, "    ")
+        parts.append(code)
         parts += [_output(output, cell.metadata.get("alt", ""), stem, page) for output in _merged(cell.outputs)]
     parts.insert(1, f"[Download this chapter as a notebook]({stem}.ipynb){{ download }}")
     page.markdown = "\n\n".join(parts) + "\n"

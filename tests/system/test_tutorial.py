@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ if not (ROOT / "docs" / "hooks").is_dir():
     pytest.skip("the documentation is not part of the source distribution", allow_module_level=True)
 pytest.importorskip("jupytext")
 CHAPTERS = sorted((ROOT / "docs/tutorial").glob("[0-9]*-*.md"))
-SECTIONS = ("The idea", "Run it", "Break it", "Exercises", "Live figure")
+SECTIONS = ("By hand", "The idea", "Run it", "Break it", "Exercises", "Live figure")
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,10 @@ class Cell:
     source: str
     alt: str  # description of its pictures
     raises: bool
+    hidden: bool  # set-up that the page folds
     value: Any = None  # of its last line
     figures: int = 0
+    printed: str = ""
 
 
 def cells_of(text: str) -> Iterator[Cell]:
@@ -46,8 +48,9 @@ def cells_of(text: str) -> Iterator[Cell]:
         if cell.cell_type == "markdown":
             section = [section, *re.findall(r"^## (.+)$", cell.source, re.MULTILINE)][-1]
         elif cell.cell_type == "code":
-            raises = "raises-exception" in cell.metadata.get("tags", ())
-            yield Cell(section, cell.source, cell.metadata.get("alt", ""), raises)
+            tags = cell.metadata.get("tags", ())
+            alt = cell.metadata.get("alt", "")
+            yield Cell(section, cell.source, alt, "raises-exception" in tags, "hide-input" in tags)
 
 
 def run(text: str, name: str) -> list[Cell]:
@@ -59,9 +62,9 @@ def run(text: str, name: str) -> list[Cell]:
     pyplot.close("all")
     for number, cell in enumerate(cells_of(text), 1):
         place = f"{name}, cell {number}"
-        errors = io.StringIO()
+        printed, errors = io.StringIO(), io.StringIO()
         try:
-            with redirect_stdout(io.StringIO()), redirect_stderr(errors):
+            with redirect_stdout(printed), redirect_stderr(errors):
                 value = last_value(cell.source, place, names)
         except Exception as error:
             assert cell.raises, f"{place}: {type(error).__name__}: {error}"
@@ -69,7 +72,7 @@ def run(text: str, name: str) -> list[Cell]:
         else:
             assert not cell.raises, f"{place} should raise an error"
         assert not errors.getvalue(), f"{place} writes to stderr: {errors.getvalue()}"
-        ran.append(Cell(cell.section, cell.source, cell.alt, cell.raises, value, len(pyplot.get_fignums())))
+        ran.append(replace(cell, value=value, figures=len(pyplot.get_fignums()), printed=printed.getvalue()))
         pyplot.close("all")
     return ran
 
@@ -96,13 +99,17 @@ def lacking(text: str, ran: list[Cell], number: str) -> list[str]:
     broken = text.partition("## Break it")[2].partition("\n## ")[0]
     checks = re.findall(r'^check\("([\d.]+)", ', "\n".join(cell.source for cell in cells["Exercises"]), re.MULTILINE)
     frames = [cell for cell in cells["Live figure"] if "<iframe" in getattr(cell.value, "_repr_html_", str)()]
+    by_hand = cells["By hand"]
     rules = {
         f"a title '# {number}. ...'": re.search(rf"^# {number}\. ", text, re.MULTILINE),
         "a question": re.search(r"^\*\*Question\.\*\* .+\?", text, re.MULTILINE | re.DOTALL),
         f"the sections {', '.join(SECTIONS)}": titles == list(SECTIONS),
+        "set-up that is hidden": all(cell.hidden for cell in ran if cell.section == ""),
+        "numbers by hand, without the library": by_hand and not any("headwise" in cell.source for cell in by_hand),
         "a picture in 'The idea'": any(cell.figures for cell in cells["The idea"]),
         "code in 'Run it'": cells["Run it"],
-        "code in 'Break it'": cells["Break it"],
+        "'**Before you run this:**' in 'Break it'": "**Before you run this:**" in broken.partition("\n```")[0],
+        "a chance level, printed in 'Break it'": any("guessing" in cell.printed for cell in cells["Break it"]),
         "'**Expected effect.**' in 'Break it'": "**Expected effect.**" in broken,
         "three checked exercises": checks == [f"{number}.{n}" for n in (1, 2, 3)] and set(checks) <= set(ALL),
         "code of the paper shown with show_source": any(
@@ -135,6 +142,16 @@ title: Nothing
 
 **Question.** Why?
 
+```python tags=["hide-input"]
+import sys
+```
+
+## By hand
+
+```python
+print(1 + 1)
+```
+
 ## The idea
 
 ```python alt="an empty picture"
@@ -156,6 +173,12 @@ class Page:
 ```
 
 ## Break it
+
+**Before you run this:** what is 1 / 0?
+
+```python
+print("guessing: 0%")
+```
 
 ```python tags=["raises-exception"]
 1 / 0
@@ -195,8 +218,11 @@ def test_a_complete_chapter_passes() -> None:
         ("# 1. Nothing", "# Nothing", "a title '# 1. ...'"),
         ("**Question.** Why?", "Why?", "a question"),
         ("## Run it", "## Something else", "code in 'Run it'"),
+        (' tags=["hide-input"]', "", "set-up that is hidden"),
+        ("print(1 + 1)", "import headwise", "numbers by hand, without the library"),
+        ("**Before you run this:**", "", "'**Before you run this:**' in 'Break it'"),
+        ('print("guessing: 0%")', "", "a chance level, printed in 'Break it'"),
         ("figure, axes = pyplot.subplots()", "", "a picture in 'The idea'"),
-        ('```python tags=["raises-exception"]\n1 / 0\n```', "", "code in 'Break it'"),
         ("**Expected effect.** An", "An", "'**Expected effect.**' in 'Break it'"),
         ('check("1.3", ...)', "", "three checked exercises"),
         ("show_source(check)", "", "code of the paper shown with show_source"),
@@ -212,9 +238,9 @@ def test_what_a_chapter_lacks_is_found(part: str, other: str, lack: str) -> None
 @pytest.mark.parametrize(
     ("part", "other", "message"),
     [
-        ("show_source(check)", "1 / 0", "1-nothing.md, cell 2: ZeroDivisionError: division by zero"),
-        ("1 / 0", "1 / 1", "1-nothing.md, cell 4 should raise an error"),
-        ("Page()", "import sys; print('careful', file=sys.stderr)", "cell 8 writes to stderr: careful"),
+        ("show_source(check)", "1 / 0", "1-nothing.md, cell 4: ZeroDivisionError: division by zero"),
+        ("1 / 0", "1 / 1", "1-nothing.md, cell 7 should raise an error"),
+        ("Page()", "import sys; print('careful', file=sys.stderr)", "cell 11 writes to stderr: careful"),
     ],
 )
 def test_a_failing_cell_is_named(part: str, other: str, message: str) -> None:

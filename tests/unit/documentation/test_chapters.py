@@ -20,6 +20,12 @@ title: Small
 
 See [the study](../concepts/study.md#a) and [the code](../../src/headwise/errors.py).
 
+```python tags=["hide-input"]
+import os
+
+print("set up")
+```
+
 ```python
 print("one")
 print("two ```")
@@ -83,6 +89,8 @@ def test_a_chapter_becomes_a_page_and_a_notebook(chapters: Any, chapter: Path) -
     parts = [
         "# 1. Small\n",
         "[Download this chapter as a notebook](1-small.ipynb){ download }",
+        '??? note "Set-up"\n\n    ```python\n    import os\n\n    print("set up")\n    ```\n\n',
+        "```{ .text .output }\nset up\n```",
         "````{ .text .output }\none\ntwo ```\n````",
         "```{ .text .output }\n3\n```",
         "```{ .text .output }\nZeroDivisionError: division by zero\n```",
@@ -97,6 +105,7 @@ def test_a_chapter_becomes_a_page_and_a_notebook(chapters: Any, chapter: Path) -
     assert page.pictures == {"1-small-1.png": b"picture"} and page.displays == ["<b>shown</b>"]
     saved = json.loads(chapters.download(notebook, "docs/tutorial/1-small.md"))
     text = "".join(saved["cells"][0]["source"])
+    assert saved["cells"][1]["metadata"]["jupyter"] == {"source_hidden": True}
     assert "/concepts/study/#a)" in text and "/source/src/headwise/errors.py/)" in text and "](.." not in text
 
 

@@ -1,11 +1,13 @@
 """Every exercise of the tutorial: its solution passes, no answer does not, and a wrong one gets a hint."""
 
+from math import comb
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headwise.errors import UserError
-from headwise.lab.tutorial import ALL, VARIABLE, check, settings, show_source, solution
+from headwise.lab.tutorial import ALL, VARIABLE, best_guess, check, settings, show_source, solution
 
 
 @pytest.mark.parametrize("number", ALL)
@@ -46,6 +48,21 @@ def test_an_unknown_exercise_is_an_error() -> None:
 def test_the_size_comes_from_the_environment(size: str, updates: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, size)
     assert settings(full={"updates": 600}, small={"updates": 4}).updates == updates
+
+
+def test_sorted_symbols_can_be_guessed_without_the_source() -> None:
+    """The chance levels of chapters 4 to 6: eight sorted symbols of ten."""
+    symbols = np.arange(10)
+    at_most = np.array([[sum(comb(8, k) * ((s + 1) / 10) ** k * (1 - (s + 1) / 10) ** (8 - k) for k in range(i + 1, 9))
+                         for s in symbols] for i in range(8)])  # fmt: skip
+    exact = np.diff(at_most, prepend=0.0).max(1).mean()  # P(the i-th smallest is s), and its largest value for each i
+    assert exact == pytest.approx(0.34, abs=0.005)
+    tgt = np.sort(np.random.default_rng(0).integers(0, 10, (10_000, 8)))
+    before = np.concatenate([np.full((len(tgt), 1), -1), tgt[:, :-1]], 1)
+    places = np.broadcast_to(np.arange(8), tgt.shape)
+    answers, columns = tgt.ravel().tolist(), [each.ravel().tolist() for each in (places, before)]
+    assert best_guess(answers, columns[0]) == pytest.approx(exact, abs=0.01)
+    assert best_guess(answers, *columns) == pytest.approx(0.46, abs=0.01)
 
 
 def test_unknown_sizes_and_one_sided_settings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,21 +2,24 @@
 
 A chapter is a text notebook: each fence with the language `python` is a cell. It begins with
 
-    from headwise.lab.tutorial import check, settings, show_source, solution
+    from headwise.lab.tutorial import best_guess, check, settings, show_source, solution
 
     size = settings(full={"updates": 600}, small={"updates": 4})
 
 and then uses `size.updates`. The environment variable `HEADWISE_TUTORIAL=small` selects the small sizes, with which all
 cells take seconds and the results mean nothing; otherwise the full ones hold.
 
-`check("1.1", answer)` says whether an answer is right, `solution("1.1")` prints the answer, and `show_source(object)`
-displays the code of a class or function.
+A cell with the tag `hide-input` is folded in the page and in JupyterLab: set-up that a reader may skip.
+
+`best_guess` is the chance level that a chapter prints beside its results. `check("1.1", answer)` says whether an answer
+is right, `solution("1.1")` prints the answer, and `show_source(object)` displays the code of a class or function.
 """
 
 import inspect
 import os
 import textwrap
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -32,7 +35,7 @@ from headwise.lab.tutorial.chapter_5 import EXERCISES as CHAPTER_5
 from headwise.lab.tutorial.chapter_6 import EXERCISES as CHAPTER_6
 from headwise.lab.tutorial.exercises import Exercise
 
-__all__ = ["check", "settings", "show_source", "solution"]
+__all__ = ["best_guess", "check", "settings", "show_source", "solution"]
 VARIABLE = "HEADWISE_TUTORIAL"
 SIZES = ("full", "small")
 PACKAGES = Path(__file__).parents[3]
@@ -60,6 +63,18 @@ def settings(full: Mapping[str, Any], small: Mapping[str, Any]) -> SimpleNamespa
     if full.keys() != small.keys():
         raise ValueError(f"settings of one size only: {', '.join(sorted(full.keys() ^ small.keys()))}")
     return SimpleNamespace(**(small if tutorial_size() == "small" else full))
+
+
+def best_guess(answers: Sequence[Any], *known: Sequence[Any]) -> float:
+    """The accuracy of always giving the most frequent answer, for each case of what is `known` of it.
+
+    >>> best_guess("aab"), best_guess("aabb", "1122"), best_guess("aabb", "1212")
+    (0.6666666666666666, 1.0, 0.5)
+    """
+    cases: dict[tuple[Any, ...], Counter[Any]] = defaultdict(Counter)
+    for answer, *case in zip(answers, *known, strict=True):
+        cases[tuple(case)][answer] += 1
+    return sum(max(counts.values()) for counts in cases.values()) / len(answers)
 
 
 @dataclass(frozen=True)
