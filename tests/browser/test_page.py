@@ -70,6 +70,25 @@ def words_of(pieces: list[str]) -> list[Word]:
     return [Word(text_of([*pieces[a:b], ""]), a, b) for a, b in zip(starts, stops, strict=True)]
 
 
+# What can be reached by keyboard and whose outline an ancestor cuts, where it is not scrolled away. The ancestor may be
+# the box of an SVG picture.
+CUT_OUTLINES = """() => [...document.querySelectorAll('button, a[href], input, select, summary, [tabindex="0"]')].flatMap(node => {
+  node.focus({ focusVisible: true });
+  if (document.activeElement !== node) return [];
+  const { outlineWidth, outlineOffset, outlineStyle } = getComputedStyle(node);
+  if (outlineStyle === 'none') return [];
+  const beside = parseFloat(outlineWidth) + parseFloat(outlineOffset), own = node.getBoundingClientRect();
+  for (let box = node.parentElement; box && box !== document.body; box = box.parentElement) {
+    if (getComputedStyle(box).overflow === 'visible') continue;
+    const { left, top, right, bottom } = box.getBoundingClientRect();
+    const [x, y] = [box.scrollWidth > box.clientWidth + 1, box.scrollHeight > box.clientHeight + 1];
+    const cut = (!x && (own.left - beside < left - 0.5 || own.right + beside > right + 0.5)) || (!y && (own.top - beside < top - 0.5 || own.bottom + beside > bottom + 0.5));
+    if (cut) return [`${node.tagName}.${node.className.baseVal ?? node.className} in ${box.tagName}.${box.className.baseVal ?? box.className}`];
+  }
+  return [];
+})"""  # fmt: skip
+
+
 @pytest.fixture
 def opened(new_page: Callable[..., Any], tmp_path: Path) -> Opened:
     """Opens the page of a record, at a hash."""
@@ -323,6 +342,20 @@ def test_one_path_has_no_branches_to_hide(new_page: Callable[..., Any], tmp_path
     shown.goto((tmp_path / "greedy.html").as_uri() + "#view=beam")
     assert "--beam-size" in shown.locator(".beam-detail").inner_text()
     assert not shown.get_by_role("button", name="pruned branches").is_visible()
+
+
+def test_repeated_tokens_are_numbered(opened: Opened) -> None:
+    shown = opened("layer=0&head=0", src=["▁2", "0", "2", "1", "▁2", "</s>"])
+    shown.hover('[data-mark="k2"]')
+    assert readout(shown)[:2] == ["2", "#2"]
+    shown.hover('[data-mark="k3"]')
+    assert readout(shown)[:2] == ["1", "is"]
+
+
+@pytest.mark.parametrize("view", ["lines", "matrix", "grid", "alignment", "beam", "probabilities"])
+def test_the_outline_of_the_focus_is_not_cut(opened: Opened, view: str) -> None:
+    shown = opened(f"view={view}", LONG, LONG)
+    assert shown.evaluate(CUT_OUTLINES) == []
 
 
 def test_probabilities_of_a_position(opened: Opened) -> None:

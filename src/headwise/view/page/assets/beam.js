@@ -18,7 +18,7 @@ const MEANING = {
   pruned: "given up",
 };
 const TREE = "Point at a token, or go to it with Tab and the arrow keys, to read the hypothesis that ends there.";
-const PATH = "Greedy search follows one path. A larger beam (--beam-size 4) shows a tree.";
+const PATH = "Greedy search follows one path. A beam of 4 (--beam-size 4, or the field Beam in the explorer) shows what was given up.";
 
 export class BeamView {
   /** @param {import("./pane.js").Pane} pane */

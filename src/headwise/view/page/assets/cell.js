@@ -2,7 +2,7 @@
 // How one number of a walk was computed: the row and the column that it comes from, term by term.
 
 import { element } from "./dom.js";
-import { label } from "./pieces.js";
+import { numbered } from "./pieces.js";
 
 /** @typedef {import("./steps.js").Step} Step */
 /** @typedef {{row: number, column: number}} Place */
@@ -23,10 +23,10 @@ export function written(value) {
 const inside = (value) => (value < 0 ? `(${written(value)})` : written(value));
 
 /** Name of a row, or of a column. @param {string[]} names @param {number} at */
-export const nameOf = (names, at) => (names.length ? label(names[at]) : `dimension ${at}`);
+export const nameOf = (names, at) => (names.length ? numbered(names, at) : `dimension ${at}`);
 
 /** The same for a title. @param {string[]} names @param {number} at */
-const quoted = (names, at) => (names.length ? `“${label(names[at])}”` : `dimension ${at}`);
+const quoted = (names, at) => (names.length ? `“${numbered(names, at)}”` : `dimension ${at}`);
 
 /** Which cell it is, and its number. @param {Step} step @param {Place} place */
 export function titleOf(step, place) {

@@ -17,7 +17,7 @@ export class GridView {
     /** @type {{layer: number, head: number, button: HTMLElement, canvas: HTMLCanvasElement}[]} */
     this.cells = [];
     const rows = pane.inspection.layers(part).map((layer) => this.row(layer));
-    const note = "Rows are layers, columns heads. The number below each picture says how widely the head spreads its attention (mean entropy of its rows in nats; 0 = all on one token).";
+    const note = "Rows are layers, columns heads. Below each picture is how widely the head spreads its attention: the mean entropy of its rows in nats, 0 if all weight is on one token, ln n if n tokens have equal weights.";
     this.node = element("div", { class: "grid" }, element("p", { class: "note" }, note), ...rows);
     this.drawn = "";
   }

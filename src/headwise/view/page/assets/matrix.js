@@ -4,7 +4,7 @@
 import { WEIGHTS } from "./colours.js";
 import { element } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
-import { label, percent } from "./pieces.js";
+import { numbered, percent } from "./pieces.js";
 import { active, sameMark } from "./state.js";
 
 export class MatrixView {
@@ -29,7 +29,7 @@ export class MatrixView {
     this.heatmap.canvas.setAttribute("aria-label", `Matrix of ${what}; the arrow keys move from token to token.`);
     const { row, column } = this.cell ?? { row: -1, column: -1 };
     const weight = percent(weights.values[row * weights.columns + column]);
-    this.cellText.textContent = row >= 0 && column >= 0 ? `${label(this.rows[row])} → ${label(this.columns[column])}: ${weight}` : "\u00a0";
+    this.cellText.textContent = row >= 0 && column >= 0 ? `${numbered(this.rows, row)} → ${numbered(this.columns, column)}: ${weight}` : "\u00a0";
   }
 
   /** @param {import("./heatmap.js").Cell | null} cell */

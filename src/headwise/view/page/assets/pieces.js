@@ -12,6 +12,17 @@ export function label(piece) {
 }
 
 /**
+ * A piece of several, with its number if it occurs more than once: "2 #1", "2 #2".
+ * @param {string[]} pieces
+ * @param {number} at
+ */
+export function numbered(pieces, at) {
+  const name = label(pieces[at]);
+  const equal = (/** @type {string[]} */ among) => among.filter((piece) => label(piece) === name).length;
+  return equal(pieces) > 1 ? `${name} #${equal(pieces.slice(0, at + 1))}` : name;
+}
+
+/**
  * "start" of a word, "inside" of one, or a "mark" such as the end of the text.
  * @param {string} piece
  */

@@ -3,7 +3,7 @@
 
 import { element } from "./dom.js";
 import { greatest } from "./inspection.js";
-import { label, percent } from "./pieces.js";
+import { numbered, percent } from "./pieces.js";
 import { active } from "./state.js";
 
 const SHOWN = 6;
@@ -33,9 +33,9 @@ export class Readout {
     }
     const verb = mark.side === "q" ? "attends to" : "is attended to by";
     const found = greatest(weights, mark, SHOWN);
-    this.title.replaceChildren(element("bdi", {}, label(own[mark.index])), ` ${verb}`);
-    this.bars.replaceChildren(...found.map(({ index, weight }) => bar(others[index], weight)));
-    if (state.fix && !state.hover) this.say(`${what}: ${label(own[mark.index])} ${verb} ${found.slice(0, 3).map(({ index, weight }) => `${label(others[index])} ${percent(weight)}`).join(", ")}`);
+    this.title.replaceChildren(element("bdi", {}, numbered(own, mark.index)), ` ${verb}`);
+    this.bars.replaceChildren(...found.map(({ index, weight }) => bar(numbered(others, index), weight)));
+    if (state.fix && !state.hover) this.say(`${what}: ${numbered(own, mark.index)} ${verb} ${found.slice(0, 3).map(({ index, weight }) => `${numbered(others, index)} ${percent(weight)}`).join(", ")}`);
   }
 
   /** @param {string} text */
@@ -49,5 +49,5 @@ export class Readout {
 function bar(text, weight) {
   const fill = element("span", { class: "bar" });
   fill.style.setProperty("--weight", `${100 * weight}%`);
-  return element("li", {}, element("span", { dir: "auto" }, label(text)), fill, element("span", { class: "numbers" }, percent(weight)));
+  return element("li", {}, element("span", { dir: "auto" }, text), fill, element("span", { class: "numbers" }, percent(weight)));
 }
