@@ -72,21 +72,25 @@ def words_of(pieces: list[str]) -> list[Word]:
 
 # What can be reached by keyboard and whose outline an ancestor cuts, where it is not scrolled away. The ancestor may be
 # the box of an SVG picture.
-CUT_OUTLINES = """() => [...document.querySelectorAll('button, a[href], input, select, summary, [tabindex="0"]')].flatMap(node => {
-  node.focus({ focusVisible: true });
-  if (document.activeElement !== node) return [];
-  const { outlineWidth, outlineOffset, outlineStyle } = getComputedStyle(node);
-  if (outlineStyle === 'none') return [];
-  const beside = parseFloat(outlineWidth) + parseFloat(outlineOffset), own = node.getBoundingClientRect();
-  for (let box = node.parentElement; box && box !== document.body; box = box.parentElement) {
-    if (getComputedStyle(box).overflow === 'visible') continue;
-    const { left, top, right, bottom } = box.getBoundingClientRect();
-    const [x, y] = [box.scrollWidth > box.clientWidth + 1, box.scrollHeight > box.clientHeight + 1];
-    const cut = (!x && (own.left - beside < left - 0.5 || own.right + beside > right + 0.5)) || (!y && (own.top - beside < top - 0.5 || own.bottom + beside > bottom + 0.5));
-    if (cut) return [`${node.tagName}.${node.className.baseVal ?? node.className} in ${box.tagName}.${box.className.baseVal ?? box.className}`];
-  }
-  return [];
-})"""  # fmt: skip
+CUT_OUTLINES = """() => {
+  const nameOf = (node) => `${node.tagName}.${node.className.baseVal ?? node.className}`;
+  const all = document.querySelectorAll('button, a[href], input, select, summary, [tabindex="0"]');
+  return [...all].flatMap((node) => {
+    node.focus({ focusVisible: true });
+    const { outlineWidth, outlineOffset, outlineStyle } = getComputedStyle(node);
+    if (document.activeElement !== node || outlineStyle === "none") return [];
+    const [own, beside] = [node.getBoundingClientRect(), parseFloat(outlineWidth) + parseFloat(outlineOffset) - 0.5];
+    for (let box = node.parentElement; box && box !== document.body; box = box.parentElement) {
+      if (getComputedStyle(box).overflow === "visible") continue;
+      const { left, top, right, bottom } = box.getBoundingClientRect();
+      const across = own.left - beside < left || own.right + beside > right;
+      const along = own.top - beside < top || own.bottom + beside > bottom;
+      const scrolls = [box.scrollWidth > box.clientWidth + 1, box.scrollHeight > box.clientHeight + 1];
+      if ((across && !scrolls[0]) || (along && !scrolls[1])) return [`${nameOf(node)} in ${nameOf(box)}`];
+    }
+    return [];
+  });
+}"""
 
 
 @pytest.fixture
