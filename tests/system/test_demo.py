@@ -1,5 +1,7 @@
 """`headwise demo` from start to finish, with a model too small to be good."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,21 @@ def test_a_second_demo_does_not_train_again(tmp_path: Path, capsys: pytest.Captu
     demo(tmp_path, CORPUS, SMALL)
     assert (tmp_path / "model.safetensors").stat().st_mtime_ns == weights
     assert "Training on" not in capsys.readouterr().out
+
+
+def test_the_lesson_for_teachers_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its snippets, one after the other, with this model in place of the lesson's."""
+    lesson = Path(__file__).parents[2] / "docs/tutorials/teachers.md"
+    if not lesson.is_file():
+        pytest.skip("the documentation is not part of the source distribution")
+    corpus = replace(CORPUS, test=CORPUS.test[:4])
+    demo(tmp_path / "runs/demo", corpus, [setting for setting in SMALL if "layers" not in setting])
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    exec("\n".join(re.findall(r"```python\n(.*?)```", lesson.read_text(encoding="utf-8"), re.DOTALL)), {})
+    shown = capsys.readouterr().out
+    assert len(re.findall(r"(encoder|decoder|cross) [01] [0-3] \d+% ", shown)) == 6
+    assert len(re.findall(r"(encoder|decoder|cross) [01] \d+% ", shown)) == 6
+    assert re.search(r"\d+ of \d+ differ", shown)
