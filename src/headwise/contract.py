@@ -38,6 +38,11 @@ class SpecialIds:
     sequence_bias: tuple[tuple[tuple[int, ...], float], ...] = ()
 
     @property
+    def ends(self) -> tuple[int, ...]:
+        """All end tokens."""
+        return (self.eos_id, *self.other_ends)
+
+    @property
     def never_generated(self) -> tuple[int, ...]:
         """The ids that are never generated."""
         return (self.pad_id, self.bos_id, self.unk_id) if self.suppressed is None else self.suppressed

@@ -24,6 +24,7 @@ from unit.native.walking import Recorded
 from headwise.config.from_recipe import transformer_config
 from headwise.config.model import TransformerConfig
 from headwise.config.network import NetworkConfig, RotaryConfig, StackConfig
+from headwise.config.settings import EARLY_STOPPING
 from headwise.contract import Limits, SearchOptions, TimestampRules
 from headwise.errors import UserError
 from headwise.runtime.checkpoint import compiled, trained
@@ -34,7 +35,7 @@ from headwise.runtime.native.encoder import CompiledEncoder
 from headwise.runtime.native.linear import NUMBERS, Linear
 from headwise.runtime.native.network import ACTIVATIONS, NORMS, CompiledEnsemble, CompiledNetwork, Shape
 from headwise.runtime.native.reading import token_log_probs
-from headwise.runtime.native.search import EARLY_STOPPING, Search
+from headwise.runtime.native.search import Search
 from headwise.runtime.native.speech import CompiledSpeech
 from headwise.runtime.search.candidates import Candidates
 

@@ -28,7 +28,7 @@ from headwise.errors import UserError, unknown
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 WITH_DECODER = tasks_with("decoder")  # denoisers, too, for translators that start from them
-EARLY_STOPPING = ("exact", "no", "yes", "never")  # the last three as in generation_config.json
+EARLY_STOPPING = ("exact", "no", "yes", "never")  # as in search.h; the last three as in generation_config.json
 INTEGERS = ("int8", "int4")  # precisions of weights in which only the compiled library computes
 
 

@@ -64,7 +64,7 @@ def constrain(
     length, eos_id, no_repeat_ngram = history.size(1), options.eos_id, options.no_repeat_ngram
     is_forced = length < limits.prefix.size(1)
     unbanned = log_probs.clone() if no_repeat_ngram or is_forced else log_probs
-    allowed = ban_tokens(log_probs, options.never_generated, limits.min_length <= length, eos_id, options.other_ends)
+    allowed = ban_tokens(log_probs, options.never_generated, limits.min_length <= length, options.ends)
     if no_repeat_ngram:
         before = history.new_tensor(options.ngram_context).expand(len(history), -1)
         allowed = ban_repeated_ngrams(allowed, torch.cat([before, history], 1), no_repeat_ngram)
@@ -121,12 +121,11 @@ def ban_tokens(
     log_probs: Float[Tensor, "rows vocab"],
     suppressed: Sequence[int],
     may_end: Bool[Tensor, " rows"],
-    eos_id: int,
-    other_ends: Sequence[int] = (),
+    ends: Sequence[int],
 ) -> Float[Tensor, "rows vocab"]:
     """Remove suppressed ids, and end tokens from rows below the minimum length; in place."""
     log_probs.index_fill_(1, torch.tensor(suppressed, dtype=torch.long, device=log_probs.device), -torch.inf)
-    for end in (eos_id, *other_ends):
+    for end in ends:
         log_probs[:, end].masked_fill_(~may_end, -torch.inf)
     return log_probs
 
@@ -773,5 +772,5 @@ def hypothesis_of(
     tokens: Sequence[int], token_log_probs: Sequence[float], log_prob: float, score: float, options: SearchOptions
 ) -> Hypothesis:
     """A hypothesis without its end token."""
-    without_end = tokens[:-1] if tokens[-1] in (options.eos_id, *options.other_ends) else tokens
+    without_end = tokens[:-1] if tokens[-1] in options.ends else tokens
     return Hypothesis(list(without_end), score, log_prob, list(token_log_probs))

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from headwise.config.model import TransformerConfig
+from headwise.config.settings import EARLY_STOPPING
 from headwise.errors import UserError
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.runtime.native import library as c
 from headwise.runtime.native.build import ANYWHERE, ASKS, FLAGS, FOLDER, SOURCES, UNTRIED, builds, compiler, library_of
 from headwise.runtime.native.network import ACTIVATIONS
-from headwise.runtime.native.search import EARLY_STOPPING
 
 BEST = next((name for name in c.usable_builds() if name not in (UNTRIED, ANYWHERE)), "")
 SCRIPT = """

@@ -37,7 +37,7 @@ def limits(min_length, prefix):
 
 def test_banned_tokens_and_early_ends_get_minus_infinity():
     log_probs = torch.randn(2, 5)
-    allowed = ban_tokens(log_probs.clone(), [0, 3], torch.tensor([True, False]), eos_id=2)
+    allowed = ban_tokens(log_probs.clone(), [0, 3], torch.tensor([True, False]), ends=(2,))
     assert possible(allowed) == [[1, 2, 4], [1, 4]]
     assert torch.equal(allowed[:, [1, 4]], log_probs[:, [1, 4]])
 

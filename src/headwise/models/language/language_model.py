@@ -246,7 +246,7 @@ class LibraryText:
             return [self.network.begin([prompt], limits, options, None, stop)]
 
         for step in greedy_steps(_in_threads(1, begin)[0]):
-            if step.token in (options.eos_id, *options.other_ends):
+            if step.token in options.ends:
                 return
             yield step.token
 

@@ -86,7 +86,7 @@ class ExportedModel:
     @property
     def special(self) -> SpecialIds:
         """The special token ids of the search."""
-        return SpecialIds(*(getattr(self.tokenizer, f"{name}_id") for name in ("pad", "bos", "eos", "unk")))
+        return self.tokenizer.special
 
     @property
     def forced(self) -> tuple[int, ...]:
@@ -96,7 +96,7 @@ class ExportedModel:
     @property
     def suppressed(self) -> tuple[int, ...]:
         """Ids that our search never generates."""
-        return self.tokenizer.pad_id, self.tokenizer.bos_id, self.tokenizer.unk_id
+        return self.special.never_generated
 
     def greedy(self, texts: Sequence[str]) -> list[list[int]]:
         """Our greedy translations: ids without EOS, at most MAX_NEW_TOKENS; the reference for exports."""

@@ -23,6 +23,7 @@ from headwise.core.search import (
     Continuations,
     Step,
     advance,
+    ban_tokens,
     continued,
     flatten_beams,
     gather_beams,
@@ -48,7 +49,7 @@ def phrase_search(step: Step, cache: Cache, limits: Limits, options: SearchOptio
         live, phrases = state.tokens.size(1), state.limits.phrases
         assert phrases is not None
         log_probs = next_log_probs(step, cache, flatten_beams(state.tokens), repeat(state.limits, live), options)
-        log_probs = _without_ends(log_probs, flatten_beams(_complete(reached, phrases)), options)
+        log_probs = ban_tokens(log_probs.clone(), (), flatten_beams(_complete(reached, phrases)), options.ends)
         candidates = _candidates(state, log_probs, reached, options)
         reached = progress(gather_beams(reached, candidates.parents), phrases, candidates.tokens)
         candidates = _without_incomplete(candidates, _complete(reached, phrases))
@@ -102,14 +103,6 @@ def _complete(
 
 
 # --- Candidates of a step ---
-
-
-def _without_ends(log_probs: Tensor, complete: Bool[Tensor, " rows"], options: SearchOptions) -> Tensor:
-    """Without end tokens for incomplete hypotheses."""
-    log_probs = log_probs.clone()
-    for end in (options.eos_id, *options.other_ends):
-        log_probs[:, end].masked_fill_(~complete, -torch.inf)
-    return log_probs
 
 
 def _candidates(state: BeamState, log_probs: Tensor, reached: Tensor, options: SearchOptions) -> Continuations:

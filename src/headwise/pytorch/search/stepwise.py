@@ -323,7 +323,7 @@ def stream_tokens(step: Step, cache: Cache, limits: Limits, options: SearchOptio
         token = choose(log_probs, history.size(1))
         if not bool(log_probs[0, token].isfinite()):
             raise non_finite_error()
-        if token in (options.eos_id, *options.other_ends):
+        if token in options.ends:
             return
         yield token
         history = torch.cat([history, history.new_tensor([[token]])], 1)

@@ -12,6 +12,7 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.config.settings import EARLY_STOPPING
 from headwise.contract import FREE, Continuation, Hypothesis, Limits, SearchOptions, Stop, TimestampRules
 from headwise.device import usable_threads
 from headwise.runtime.native import library as c
@@ -19,8 +20,6 @@ from headwise.runtime.native.arrays import addresses, all_below, at, floats
 from headwise.runtime.native.threads import use_threads
 
 Struct = TypeVar("Struct", bound=Structure)
-
-EARLY_STOPPING = ("exact", "no", "yes", "never")  # in the order of `EarlyStopping` in search.h
 
 
 class StopCallback:
@@ -49,7 +48,7 @@ def options_of(options: SearchOptions, sampled: bool) -> tuple[c.Options, dict[s
     beam_size, copies = (1, options.n_best) if sampled else (options.beam_size, 1)
     times, biases = options.timestamps or TimestampRules(0, 0, 0), options.sequence_bias
     lists = {
-        "ends": (options.eos_id, *options.other_ends),
+        "ends": options.ends,
         "suppressed": options.never_generated,
         "suppressed_first": options.suppressed_first,
     }

@@ -53,7 +53,8 @@ class SearchRequest:
         max_len: the longest output that the model supports (learned positions).
         shortlist: tokens that outputs may contain; None = the whole vocabulary, regardless of `settings.shortlist`.
         phrases: phrases that each output must contain, see `pytorch.search.phrases`; a source may end up without
-        hypotheses. stop: stops outputs before their end token; only torch supports it.
+            hypotheses.
+        stop: stops outputs before their end token.
     """
 
     sources: Sequence[Sequence[int]]

@@ -159,7 +159,7 @@ class TextTranslator:
             steps = speculate(engine, request, draft)
         else:
             steps = islice(greedy_steps(begin(engine, request)), len(special.forced), None)
-        written = (best.token for best in steps if best.token not in (special.eos_id, *special.other_ends))
+        written = (best.token for best in steps if best.token not in special.ends)
         return chain(self.opening, written)
 
     def segment(self, texts: Sequence[str], config: SearchSettings) -> list[list[list[int]]]:

@@ -21,7 +21,6 @@ import tokenizers
 from tokenizers import decoders, normalizers
 
 from headwise.config.settings import RunConfig, SearchSettings
-from headwise.contract import SpecialIds
 from headwise.errors import UserError
 from headwise.evaluate.pages.document import asset, document, fill_template, script_text
 from headwise.models.load import load
@@ -129,8 +128,7 @@ def page_lengths(config: SearchSettings, max_len: int) -> dict[str, int | float]
 
 def page_settings(config: SearchSettings, tokenizer: Tokenizer) -> dict[str, Any]:
     """The search settings of `headwise translate` for this model, with one output."""
-    special = SpecialIds(tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id)
-    options, lists = options_of(search_options(config, special), False)
+    options, lists = options_of(search_options(config, tokenizer.special), False)
     options.pool = 1
     return {
         "options": structure_values(options),
