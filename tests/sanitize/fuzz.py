@@ -28,7 +28,8 @@ from headwise.config.settings import EARLY_STOPPING
 from headwise.contract import Limits, SearchOptions, TimestampRules
 from headwise.errors import UserError
 from headwise.runtime.checkpoint import compiled, trained
-from headwise.runtime.checkpoint.compiled_encoder import compiled_encoder, encoder_shapes
+from headwise.runtime.checkpoint.compiled_encoder import compiled_encoder
+from headwise.runtime.checkpoint.shapes import fits, parameter_shapes
 from headwise.runtime.native import library as c
 from headwise.runtime.native.arrays import at
 from headwise.runtime.native.encoder import CompiledEncoder
@@ -163,7 +164,7 @@ def encoder(draw: Draw, wrong: bool) -> CompiledEncoder:
     )  # fmt: skip
     head = str(draw.choice(["masked", "text_class", "token_class"]))
     config = NetworkConfig("none", whole(draw, 3, 40), stack, head=head, n_classes=3, tie_head=head == "masked")
-    shapes = encoder_shapes(config)
+    shapes = parameter_shapes(config)
     parameters = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     if wrong:
         spoilt(draw, parameters)
@@ -435,7 +436,7 @@ def products(draw: Draw, wrong: bool) -> None:
 def model_directory(folder: Path) -> None:
     """A right one, as small as can be."""
     shape = {"vocab_size": 12, "d_model": 6, "d_ff": 5, "n_heads": 3, "n_encoder_layers": 1, "n_decoder_layers": 1}
-    shapes = compiled.parameter_shapes(transformer_config(TransformerConfig(**shape)))
+    shapes = parameter_shapes(transformer_config(TransformerConfig(**shape)))
     draw = np.random.default_rng(0)
     arrays = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     save_file(arrays, folder / trained.WEIGHTS)
@@ -466,7 +467,7 @@ def files(draw: Draw, wrong: bool) -> None:
         config, _ = trained.read_settings(folder)
         weights = trained.read_weights(folder)
     shape = compiled.axes_for_library(config.model)
-    if shape and compiled.fits(shape, weights.shapes):
+    if shape and fits(shape, weights.shapes):
         made = compiled.compiled(shape, weights, str(draw.choice(NUMBERS)))
         search(draw, [made], False)
 

@@ -27,7 +27,7 @@ from headwise.config.data import TranslationData
 from headwise.config.from_recipe import transformer_config
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
-from headwise.runtime.checkpoint.compiled import parameter_shapes
+from headwise.runtime.checkpoint.shapes import parameter_shapes
 from headwise.runtime.checkpoint.trained import WEIGHTS, write_settings
 from headwise.runtime.native.build import ANYWHERE, BUILDS, FOLDER, library_of
 from headwise.runtime.native.build import compiler as own_compiler

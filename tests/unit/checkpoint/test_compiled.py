@@ -28,8 +28,9 @@ from headwise.models.translation.workers import TASK_LINES
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
-from headwise.runtime.checkpoint.compiled import axes_for_library, compiled, fits, parameter_shapes
+from headwise.runtime.checkpoint.compiled import axes_for_library, compiled
 from headwise.runtime.checkpoint.manifest import seal
+from headwise.runtime.checkpoint.shapes import fits, parameter_shapes
 from headwise.runtime.checkpoint.sidecar_files import write_shortlist
 from headwise.runtime.checkpoint.trained import write_settings, write_weights
 from headwise.runtime.native.library import library

@@ -175,7 +175,7 @@ def test_what_a_page_cannot_hold_is_refused_in_a_line(
     out = tmp_path / "page.html"
     (tmp_path / "marian").mkdir()
     write_tiny(tmp_path / "marian", "marian")
-    with pytest.raises(UserError, match=r"compiled library \(.*RelativeBias"):
+    with pytest.raises(UserError, match=r"compiled library \(.*relative_buckets"):
         export_page(translation_folder(make_model(positions="relative")), out)
     with pytest.raises(UserError, match="its tokenizer is not supported"):
         export_page(translation_folder(tmp_path / "marian"), out)

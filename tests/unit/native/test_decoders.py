@@ -19,7 +19,8 @@ from headwise.core.transformer import DecoderOnly
 from headwise.errors import UserError
 from headwise.models.language.language_model import LibraryText
 from headwise.pytorch.models.language_model import TorchText
-from headwise.runtime.checkpoint.compiled import compiled, library_shape, parameter_shapes
+from headwise.runtime.checkpoint.compiled import compiled, library_shape
+from headwise.runtime.checkpoint.shapes import parameter_shapes
 from headwise.runtime.native import library as c
 from headwise.runtime.native.linear import NUMBERS
 from headwise.runtime.native.network import CompiledNetwork, Decoding

@@ -13,7 +13,8 @@ from headwise.config import positions
 from headwise.config.network import NetworkConfig
 from headwise.core.extensions.relative import relative_buckets
 from headwise.core.transformer import EncoderOnly
-from headwise.runtime.checkpoint.compiled_encoder import compiled_encoder, encoder_shapes, supports_encoder
+from headwise.runtime.checkpoint.compiled_encoder import compiled_encoder, supports_encoder
+from headwise.runtime.checkpoint.shapes import parameter_shapes
 from headwise.runtime.native import library as c
 from headwise.runtime.native.linear import NUMBERS
 
@@ -82,7 +83,7 @@ def test_shapes_of_parameters(name: str) -> None:
     config = CONFIGS[name]
     assert supports_encoder(config)
     own = {name: tuple(one.shape) for name, one in random_encoder(config).named_parameters()}
-    assert encoder_shapes(config) == own
+    assert parameter_shapes(config) == own
 
 
 def test_layers_of_a_group_are_packed_once() -> None:
@@ -94,6 +95,7 @@ def test_layers_of_a_group_are_packed_once() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
+        {"n_layers": 0},
         {"windows": (4, 0, 0)},
         {"first_norm": False},
         {"disentangled": "c2p", "relative_buckets": 8},

@@ -21,8 +21,9 @@ from headwise.pytorch.search.compiled import native_available, unsupported_modul
 from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.checkpoint.compiled import compiled as compile_arrays
-from headwise.runtime.checkpoint.compiled import library_shape, parameter_shapes
+from headwise.runtime.checkpoint.compiled import library_shape
 from headwise.runtime.checkpoint.generation_config import DEFAULTS, GenerationConfig
+from headwise.runtime.checkpoint.shapes import parameter_shapes
 from headwise.runtime.native.library import library
 from headwise.runtime.native.network import ACTIVATIONS as COMPILED_ACTIVATIONS
 from headwise.runtime.native.network import CompiledNetwork

@@ -19,7 +19,8 @@ from headwise.errors import UserError
 from headwise.models.speech.speech_model import LibrarySpeech
 from headwise.pytorch.models.speech import TorchSpeech
 from headwise.pytorch.search.compiled import pack_network
-from headwise.runtime.checkpoint.compiled import compiled, library_shape, parameter_shapes
+from headwise.runtime.checkpoint.compiled import compiled, library_shape
+from headwise.runtime.checkpoint.shapes import parameter_shapes
 from headwise.runtime.native import library as c
 from headwise.runtime.native.linear import NUMBERS
 from headwise.runtime.native.network import Decoding

@@ -19,11 +19,9 @@ from headwise.config.positions import halved_sinusoid_table, scaled_rates, sinus
 from headwise.runtime.native.library import instructions, library
 from headwise.runtime.native.linear import PackedMemory
 from headwise.runtime.native.network import ACTIVATIONS, CompiledNetwork, Shape
-from headwise.runtime.native.speech import WIDTH as CONVOLUTION
 from headwise.runtime.native.speech import CompiledSpeech
 
 Weights = Mapping[str, NDArray[Any]]  # by the names of the file, shared ones under the first of their names
-ShapesByName = dict[str, tuple[int, ...]]  # of parameters
 SOURCE, TARGET, OUTPUT = "src_embeddings.tokens.weight", "tgt_embeddings.tokens.weight", "head.output.weight"
 ALONE = "embeddings."  # instead of "tgt_embeddings." in a decoder alone
 FRONTS = ("tokens", "audio")
@@ -47,11 +45,6 @@ def axes_for_library(c: ModelConfig) -> NetworkConfig | None:
     """The axes of a network trained here, if the library is available and supports it."""
     found = transformer_config(c) if isinstance(c, TransformerConfig) and c.task == "translate" else None
     return found if found and library() is not None and library_shape(found) else None
-
-
-def fits(c: NetworkConfig, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether these are the shapes of all parameters of that Transformer."""
-    return dict(shapes) == parameter_shapes(c)
 
 
 def compiled(c: NetworkConfig, weights: Weights, compute: str, memory: PackedMemory | None = None) -> CompiledNetwork:
@@ -171,6 +164,7 @@ def _unsupported_embeddings(c: StackConfig) -> str:
         n_types=c.n_types,
         d_embedding=c.d_embedding not in (0, c.d_model),
         d_memory=c.d_memory not in (0, c.d_model),
+        layer_groups=c.layer_groups,
         count_from=c.count_from >= 0 and c.positions not in SINUSOIDS,
     )
 
@@ -200,78 +194,3 @@ def unsupported_layers(c: StackConfig, alone: bool = False) -> str:
 def _first(c: NetworkConfig | StackConfig, **lacking: object) -> str:
     """The first setting of `c` whose value here is true, with its value; "" if there is none."""
     return next((f"{name} = {getattr(c, name)}" for name, lacks in lacking.items() if lacks), "")
-
-
-def parameter_shapes(c: NetworkConfig) -> ShapesByName:
-    """The shape of every parameter that `core.build` makes for an encoder-decoder or a decoder; shared ones once."""
-    assert c.decoder
-    vocab_size = c.tgt_vocab_size or c.vocab_size
-    if c.encoder and c.front == "audio":
-        shapes = dict(_convolutions(c.n_mels, c.encoder))
-        shapes |= _embeddings("tgt_embeddings", c.decoder, vocab_size, True)
-    elif c.encoder:
-        shapes = dict(_embeddings("src_embeddings", c.encoder, c.vocab_size, True))
-        shapes |= _embeddings("tgt_embeddings", c.decoder, vocab_size, not c.share_embeddings)
-    else:
-        shapes = dict(_embeddings("embeddings", c.decoder, vocab_size, True))
-    if not c.tie_head and c.head == "language":
-        shapes[OUTPUT] = (vocab_size, c.decoder.d_model)
-    if c.head_bias:
-        shapes["head.output.bias"] = (vocab_size,)
-    stacks = {"encoder": c.encoder, "decoder": c.decoder} if c.encoder else {"decoder": c.decoder}
-    for part, stack in stacks.items():
-        for i in range(stack.n_layers):
-            shapes |= layer_shapes(f"{part}.layers.{i}", stack, i, part == "decoder" and len(stacks) > 1)
-        if stack.norm_position == "pre":
-            shapes |= norm_shapes(f"{part}.norm", stack)
-    return shapes
-
-
-def _convolutions(n_mels: int, c: StackConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for name, d_in in (("conv1", n_mels), ("conv2", c.d_model)):
-        yield f"src_embeddings.{name}.weight", (c.d_model, d_in, CONVOLUTION)
-        yield f"src_embeddings.{name}.bias", (c.d_model,)
-    yield "src_embeddings.positions", (c.max_len, c.d_model)
-
-
-def _embeddings(name: str, c: StackConfig, size: int, own_table: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
-    if own_table:
-        yield f"{name}.tokens.weight", (size, c.d_model)
-    if c.embedding_norm:
-        yield from norm_shapes(f"{name}.norm", c).items()
-    if c.positions == "learned":
-        yield f"{name}.positions.table.weight", (c.max_len + c.position_offset, c.d_model)
-
-
-def layer_shapes(name: str, c: StackConfig, i: int, has_cross: bool) -> ShapesByName:
-    """The parameters of layer `i` of a stack."""
-    attentions = {"self_attn": c.heads, **({"cross_attn": c.cross_heads} if has_cross else {})}
-    shapes: ShapesByName = {}
-    for kind, heads in attentions.items():
-        shapes |= _attention(f"{name}.{kind}", c, heads[i] if heads else c.n_heads)
-    for projection in ("gate_proj", "up_proj") if c.gated else ("up_proj",):
-        shapes |= linear_shapes(f"{name}.ffn.{projection}", c.d_model, c.d_ff, c.ffn_bias)
-    shapes |= linear_shapes(f"{name}.ffn.down_proj", c.d_ff, c.d_model, c.ffn_bias)
-    return shapes | norm_shapes(f"{name}.ffn_sublayer.norm", c)
-
-
-def _attention(name: str, c: StackConfig, heads: int) -> ShapesByName:
-    shared, d_v = c.n_kv_heads or heads, c.d_v or c.d_head
-    widths = {"q": heads * c.d_head, "k": shared * c.d_head, "v": shared * d_v}
-    shapes = norm_shapes(f"{name}_sublayer.norm", c)
-    for projection, width in widths.items():
-        shapes |= linear_shapes(f"{name}.{projection}_proj", c.d_model, width, projection in c.attention_bias)
-    if c.normalise_heads:
-        shapes |= {f"{name}.{part}_norm.weight": (c.d_head,) for part in "qk"}
-    return shapes | linear_shapes(f"{name}.o_proj", heads * d_v, c.d_model, "o" in c.attention_bias)
-
-
-def linear_shapes(name: str, d_in: int, d_out: int, bias: bool = True) -> ShapesByName:
-    """The parameters of a linear layer."""
-    return {f"{name}.weight": (d_out, d_in), **({f"{name}.bias": (d_out,)} if bias else {})}
-
-
-def norm_shapes(name: str, c: StackConfig, width: int = 0) -> ShapesByName:
-    """The parameters of a norm; `width` is d_model by default."""
-    shape = (width or c.d_model,)
-    return {f"{name}.weight": shape, **({f"{name}.bias": shape} if c.norm == "layer" else {})}

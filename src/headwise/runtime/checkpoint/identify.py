@@ -13,8 +13,8 @@ from headwise.config.network import NetworkConfig
 from headwise.errors import UserError
 from headwise.families.family import Family
 from headwise.families.registry import FAMILIES
-from headwise.runtime.checkpoint.compiled import ShapesByName
 from headwise.runtime.checkpoint.layout import CONFIG
+from headwise.runtime.checkpoint.shapes import ShapesByName
 from headwise.runtime.formats.matching import TensorsOf, match_tensors
 
 FittingConfig = tuple[int, str, dict[str, Any]]  # number of tensors, family, completed config.json

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from headwise.errors import UserError
 from headwise.importing import Table, torch_needed
-from headwise.runtime.checkpoint.compiled import axes_for_library, fits
+from headwise.runtime.checkpoint.compiled import axes_for_library
 from headwise.runtime.checkpoint.folder import Folder
 from headwise.runtime.checkpoint.hub import folder_of
 from headwise.runtime.checkpoint.layout import WEIGHTS, is_family
 from headwise.runtime.checkpoint.manifest import Digests, files_to_check
+from headwise.runtime.checkpoint.shapes import fits
 from headwise.runtime.checkpoint.stored_network import Built, LibraryParameters, StoredNetwork
 from headwise.runtime.checkpoint.trained import read_tokenizer, read_weights, settings_for
 from headwise.runtime.formats.other_formats import other_format

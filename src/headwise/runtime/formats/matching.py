@@ -17,8 +17,8 @@ from headwise.families.family import Family
 from headwise.families.keys import Keys, UnknownKeys, short_value
 from headwise.families.registry import FAMILIES
 from headwise.families.table import Entry, entries
-from headwise.runtime.checkpoint.compiled import ShapesByName
 from headwise.runtime.checkpoint.layout import CONFIG
+from headwise.runtime.checkpoint.shapes import ShapesByName
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")  # float64 is converted
 COMPILED = "_orig_mod."  # prefix of a module in torch.compile, also in the middle of a name

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from headwise.config.network import NetworkConfig, network_config
 from headwise.families.table import Entry
 from headwise.runtime.checkpoint.companions import FORMAT
-from headwise.runtime.checkpoint.compiled import ShapesByName, fits, library_shape, parameter_shapes
-from headwise.runtime.checkpoint.compiled_encoder import encoder_shapes, supports_encoder
+from headwise.runtime.checkpoint.compiled import library_shape
+from headwise.runtime.checkpoint.compiled_encoder import supports_encoder
 from headwise.runtime.checkpoint.identify import names_network
 from headwise.runtime.checkpoint.layout import CONFIG, adapters_in, weight_files
+from headwise.runtime.checkpoint.shapes import fits, parameter_shapes
 from headwise.runtime.formats.matching import TensorsOf, checkpoint_config, match_tensors
 from headwise.runtime.formats.weights import KINDS, Arrays, WeightsFile
 
@@ -103,23 +104,18 @@ def published_arrays(folder: Path, values: Mapping[str, Any]) -> tuple[NetworkCo
     if family is None:
         entries = [(Entry(name, [name], "", 1), tensor) for name, tensor in tensors.items()]
         arrays = EntryArrays(entries, {name: tensor.shape for name, tensor in tensors.items()})
-        complete = fits(config, arrays.shapes) if config.decoder else encoder_shapes(config) == arrays.shapes
-        return (config, arrays, names) if complete else None
+        return (config, arrays, names) if fits(config, arrays.shapes) else None
     found = TensorsOf(tensors, lambda tensor: tensor.dtype, _equal)
-    fitting = match_tensors(family, config, found, _shapes, str(folder))
+    fitting = match_tensors(family, config, found, parameter_shapes, str(folder))
     if not _supported(fitting.config):  # its file lacks the head
         return None
     for note in fitting.notes:
         warnings.warn(note, stacklevel=2)
-    return fitting.config, EntryArrays(fitting.entries, _shapes(fitting.config)), names
+    return fitting.config, EntryArrays(fitting.entries, parameter_shapes(fitting.config)), names
 
 
 def _supported(config: NetworkConfig) -> bool:
     return bool(library_shape(config)) or supports_encoder(config)
-
-
-def _shapes(config: NetworkConfig) -> ShapesByName:
-    return parameter_shapes(config) if config.decoder else encoder_shapes(config)
 
 
 def _tensors(files: list[Path]) -> Iterator[tuple[str, FileTensor]]:
