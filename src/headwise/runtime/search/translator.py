@@ -32,10 +32,10 @@ CHUNK_LINES = 1000  # of a stream that are read, and translated together
 
 @dataclass(frozen=True)
 class Translation:
-    """One translated text, by a model unless all but the text is left out.
+    """One translated text.
 
     For a text translated in parts, pieces are concatenated, log-probabilities summed and scores averaged. A blank text
-    has an empty translation with score 0 and no parts.
+    has an empty translation with score 0 and no parts. Defaults are for texts that no model translated.
     """
 
     text: str  # one line
