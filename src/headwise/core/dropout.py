@@ -76,7 +76,7 @@ def _drop(x: Tensor, residual: Tensor | None, seed: int, dropped: int, scale: fl
     out = torch.empty_like(x, dtype=dtype)
     at, threads = None if residual is None else residual.data_ptr(), torch.get_num_threads()
     given, taken = ((y.data_ptr(), y.dtype == torch.bfloat16) for y in (x, out))
-    training_library().headwise_drop(*given, at, seed, dropped, scale, x.numel(), *taken, threads)  # pyright: ignore
+    training_library().headwise_drop(*given, at, seed, dropped, scale, x.numel(), *taken, threads)
     return out
 
 

@@ -132,7 +132,7 @@ def _softmax(logits: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
     if _by_library(logits, keep):
         normalizers, half = logits.new_empty(len(logits), dtype=torch.float32), logits.dtype == torch.bfloat16
         shape, at, threads = logits.shape, normalizers.data_ptr(), torch.get_num_threads()
-        if training_library().headwise_softmax(logits.data_ptr(), half, *shape, at, threads):  # pyright: ignore
+        if training_library().headwise_softmax(logits.data_ptr(), half, *shape, at, threads):
             raise MemoryError("no memory for the softmax of the loss")
         return logits, normalizers
     largest = logits.amax(1)
