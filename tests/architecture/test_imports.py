@@ -138,8 +138,9 @@ def hard_dependencies() -> frozenset[str]:
 
 
 def torch_free_core(module: str, source: str, _: bool = False) -> list[str]:
-    """`config` and `errors` need the standard library only, `core` torch, numpy and shapes too."""
-    allowed = {"config": set(), "errors": set(), "core": {"torch", "jaxtyping", "numpy"}}.get(top(module))
+    """`config` and `errors` need the standard library only, tables of positions numpy, `core` torch and shapes too."""
+    of_room = {"config": set(), "errors": set(), "core": {"torch", "jaxtyping", "numpy"}}.get(top(module))
+    allowed = {"numpy"} if module == "config.positions" else of_room
     if allowed is None:
         return []
     names = {top(name) for name in imports_of(module, ast.parse(source))}
