@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from safetensors.torch import load_file
 
 import headwise
 from headwise.cli import parse
+from headwise.models.load import load_translator
+from headwise.serve.languages import language_pair_of
+from headwise.serve.models import load_served_models
 
 SETTINGS = [
     *("model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.n_encoder_layers=1", "model.n_decoder_layers=1"),
@@ -47,9 +51,33 @@ def test_the_log_shows_a_sample_and_ends_with_commands_that_work(
         Path(name).write_bytes(path.read_bytes())
     Path("input.txt").write_text("a b c\n", encoding="utf-8")
     for words in commands:
-        parse(words)
-        assert words[0] == "serve" or cli(*words).code == 0, words
+        options = parse([word.replace("FROM-TO", "en-de") for word in words])
+        if words[0] == "serve":
+            load = partial(load_translator, device="cpu")
+            (served,) = load_served_models(options.models, options.languages, load, {}, True)
+            assert words[-1] == "FROM-TO" and served.language_pairs == (("en", "de"),)
+        else:
+            assert cli(*words).code == 0, words
     assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("names", "languages"),
+    [(["x.src", "x.tgt"], ["--languages", "en-de"]), (["x.en", "x.de"], []), (["x.en-de.tsv"], [])],
+)
+def test_a_model_knows_its_languages(
+    names: list[str], languages: list[str], task: Callable[..., Any], tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    """Of the command line, or of the names of its files: `serve` needs no option."""
+    sides = zip(*task(30, 1), strict=True) if len(names) == 2 else [[f"{a}\t{b}" for a, b in task(30, 1)]]
+    for name, lines in zip(names, sides, strict=True):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    train = ["--train", *(tmp_path / name for name in names), "--valid", "20%", *languages]
+    ran = cli("train", "--recipe", "tiny", *train, "--out", tmp_path / "model", "--set", *SETTINGS)
+    assert ran.code == 0, ran.err
+    assert f"headwise serve {tmp_path / 'model'}\n" in ran.err
+    model = load_translator(str(tmp_path / "model"), "cpu")
+    assert language_pair_of(model) == ("en", "de") and repr(model).endswith("parameters, en-de)")
 
 
 def test_a_model_no_better_than_guessing_has_no_next_steps(

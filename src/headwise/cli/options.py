@@ -119,8 +119,8 @@ def language_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--target-language", default="", metavar="CODE", help="target language, in the same way")
 
 
-def document_languages(parser: argparse._ActionsContainer) -> None:
-    text = "language pair, such as en-de, to read from files that have several languages or do not name theirs"
+def document_languages(parser: argparse._ActionsContainer, more: str = "") -> None:
+    text = f"language pair, such as en-de, to read from files that have several languages or do not name theirs{more}"
     parser.add_argument("--languages", type=direction, default=("", ""), metavar="FROM-TO", help=text)
 
 

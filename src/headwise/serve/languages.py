@@ -6,6 +6,7 @@ model selects languages.
 
 import re
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from headwise.errors import UserError
@@ -41,11 +42,21 @@ def language_name(code: str) -> str:
 def language_pair_of(model: Any) -> LanguagePair | None:
     """The language pair of a model, from its folder; None if unknown."""
     about = getattr(model, "about", None) or getattr(model, "hf_config", {})
-    files = [name.removesuffix(".gz") for name in (about.get("corpus") or {}).get("train", ())]
+    names = str(about.get("languages", "")), str(about.get("_name_or_path", "")), model.path.name
+    return language_pair_in((about.get("corpus") or {}).get("train", ()), names)
+
+
+def language_pair_in(files: Sequence[str], names: Sequence[str]) -> LanguagePair | None:
+    """The language pair that names tell: the endings of two files, or the end of a name, such as `news.en-de.tsv`.
+
+    >>> language_pair_in(["a.en", "a.de.gz"], []), language_pair_in(["news.en-de.tsv"], [])
+    (('en', 'de'), ('en', 'de'))
+    """
+    files = [Path(name.removesuffix(".gz")).name for name in files]
     endings = tuple(name.rpartition(".")[2] for name in files[:2])
     if len(endings) == 2 and endings[0] != endings[1] and all(ending in LANGUAGE_NAMES for ending in endings):
         return endings[0], endings[1]
-    for text in (str(about.get("languages", "")), str(about.get("_name_or_path", "")), model.path.name):
+    for text in (*names, *(Path(name).stem for name in files[:1])):
         found = PAIR_PATTERN.search(text)
         if found and found[1] != found[2] and {found[1], found[2]} <= LANGUAGE_NAMES.keys():
             return found[1], found[2]

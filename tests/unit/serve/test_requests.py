@@ -363,6 +363,7 @@ def model(path: str = "m", **about: Any) -> Any:
         (model(corpus={"train": ["a/train.en.gz", "train.de.gz"]}), ("en", "de")),
         (model(corpus={"train": ["train.src", "train.tgt"]}), None),
         (model(corpus={"train": ["pairs.tsv"]}), None),
+        (model(corpus={"train": ["pairs.en-de.tsv.gz"]}), ("en", "de")),
         (model(languages="en to de"), ("en", "de")),
         (model("models/opus-mt-de-en"), ("de", "en")),
         (SimpleNamespace(path=Path("x"), hf_config={"_name_or_path": "Helsinki-NLP/opus-mt-en-fr"}), ("en", "fr")),

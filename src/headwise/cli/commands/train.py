@@ -62,7 +62,7 @@ def training_options(parser: argparse.ArgumentParser, files: str, held_out: str 
     for name, title in TRACKERS.items():
         group.add_argument(f"--{name}", **tracking, const=name, help=f"also log to {title}")
     language_options(parser)
-    document_languages(parser)
+    document_languages(parser, "; the model keeps it for `headwise serve`")
 
 
 def run(options: argparse.Namespace) -> None:

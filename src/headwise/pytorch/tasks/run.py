@@ -29,6 +29,7 @@ from headwise.pytorch.training.trainer import Trainer
 from headwise.runtime.checkpoint.layout import is_family
 from headwise.runtime.checkpoint.model_card import compare_baseline, model_card
 from headwise.runtime.checkpoint.trained import CONFIG, read_run
+from headwise.serve.languages import language_pair_in
 from headwise.text.files.split import parse_validation_size
 from headwise.version import __version__
 
@@ -154,13 +155,16 @@ def make_trainer(
 
 def _about(request: TrainRequest, task: str) -> dict[str, Any]:
     """Entries of config.json besides the configuration; names, not paths, so that a folder can be moved."""
+    languages = request.languages
+    if task == "translate" and not any(languages):
+        languages = language_pair_in(request.train, [Path(request.out).name]) or ()
     return {
         "headwise": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "recipe": _recipe(request, task),
         "init": Path(request.init).absolute().name if request.init else "",
-        **({"languages": "-".join(request.languages)} if any(request.languages) else {}),
+        **({"languages": "-".join(languages)} if any(languages) else {}),
     }
 
 

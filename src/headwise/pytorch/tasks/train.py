@@ -70,7 +70,8 @@ def train(
         task: one of `headwise.config.tasks.TASKS`; "" is the task of the recipe.
         alignments: word links of the training pairs (Pharaoh format), for `train.alignment_weight`.
         source_language, target_language: codes of a pretrained multilingual model ("deu_Latn").
-        languages: source and target of translation memories that have more languages or do not name the source.
+        languages: source and target of translation memories that have more languages or do not name the source. The
+            model keeps them, for `headwise serve`; "" is what names of files tell, such as `train.en-de.tsv`.
         devices: processes that train the model together, each on its own CUDA device or its share of the cores. They
             import the calling program, so its code must be below `if __name__ == "__main__":`.
         callbacks: receive the events of the run, see `Callback`; those in `headwise.pytorch.training.trackers` are for

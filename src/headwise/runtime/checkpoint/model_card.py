@@ -37,13 +37,15 @@ def model_card(
         rows["baselines"] = "; ".join(compared)
     rows["made with"] = f"headwise {about['headwise']}, torch {about['torch']}, Python {about['python']}"
     table = "\n".join(f"| {name} | {text} |" for name, text in rows.items())
+    usage = (USAGE / f"{about.get('usage', config.model.task)}.md").read_text(encoding="utf-8")
+    usage = usage.replace(" --languages FROM-TO", "") if about.get("languages") else usage
     return f"""# A {TASKS[config.model.task].noun} model made with Headwise
 
 | | |
 |---|---|
 {table}
 
-{(USAGE / f"{about.get('usage', config.model.task)}.md").read_text(encoding="utf-8")}"""
+{usage}"""
 
 
 def compare_baseline(baseline: Mapping[str, Any], figures: Mapping[str, float], metric: str) -> str:
@@ -166,13 +168,13 @@ def _figures(config: RunConfig, figures: Mapping[str, float], signature: str, se
     return ", ".join(shown)
 
 
-def next_steps(folder: Path, files: Mapping[str, Path] = {}) -> str:
+def next_steps(folder: Path, names: Mapping[str, Path | str] = {}) -> str:
     """Commands for the model in `folder`, one per line.
 
     Args:
-        files: paths of files that the model card calls by other names.
+        names: what to write for words of the model card, such as paths of files.
     """
-    paths = {".": folder, **files}
+    paths = {".": folder, **names}
     program = headwise_command()
     lines = [*card_commands(folder / CARD), "headwise results . --curves curves.png"]
     words = (line.split(" ") for line in lines)
