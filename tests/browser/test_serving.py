@@ -116,6 +116,17 @@ def test_what_the_server_refuses_is_said(opened: Callable[..., Any]) -> None:
     assert page.is_hidden("#details")
 
 
+def test_a_glossary_is_kept_to(opened: Callable[..., Any]) -> None:
+    page = opened()
+    page.get_by_text("Glossary", exact=True).click()
+    page.locator("#terms").fill("dog = Männer\n\n")
+    assert "Männer" in translated(page, "A dog runs .")
+    page.locator("#terms").fill("dog")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#status.error")
+    assert "“dog”" in page.text_content("#status")
+
+
 def test_a_file_comes_back_translated(opened: Callable[..., Any], model_paths: dict[str, Path]) -> None:
     page = opened()
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"A dog runs .\n"})

@@ -126,6 +126,25 @@ def test_rotary_positions_and_shared_heads_translate_alike(
     assert len({one.text for one in wanted}) > 6
 
 
+def test_the_target_language_is_chosen_from_a_menu(
+    new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path
+) -> None:
+    """Each line gets its token, unless it has one; a model without tokens has no menu."""
+    lines = ["A dog runs across the field .", "Der Hund sieht die Männer ."] * 20
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(lines), encoding="utf-8")
+    tokenizer = Tokenizer.train(lines, TranslationData(vocab_size=280), special=["<2de>", "<2fr>"])
+    model = write_model(tmp_path / "model", SHAPES["transformer"], tokenizer, {})
+    export_page(translation_folder(model), tmp_path / "page.html")
+    page, text = new_page(), "A dog runs .\n<2de> A dog runs ."
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_selector("#translate:not([disabled])", state="attached")
+    assert page.locator("#to option").all_text_contents() == ["German", "French"]
+    page.get_by_label("Into").select_option("French")
+    wanted = headwise.load(model, "cpu").translate(["<2fr> A dog runs .", "<2de> A dog runs ."], compute="int8")
+    assert translated(page, text) == [one.text for one in wanted]
+
+
 WALKED = """([text, tokens, wanted]) => new Promise((resolve, reject) => {
   const code = document.getElementById("worker").textContent, found = [];
   const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));

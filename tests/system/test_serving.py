@@ -1,9 +1,11 @@
 """A server in its own process with clients on a real socket: every answer is compared with the expected one."""
 
+import html
 import http.client
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import socket
@@ -798,6 +800,17 @@ def hold(cases: Any) -> None:
 
 
 EXAMPLES = settings(max_examples=8, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+
+
+def test_the_documentation_begins_with_a_command_that_works(server: Server) -> None:
+    """The example for curl, sent by hand."""
+    status, page = server.ask("GET", "/docs")
+    example = html.unescape(page.partition("<pre>")[2].partition("</pre>")[0])
+    program, address, *options = shlex.split(example.replace("\\\n", ""))
+    assert (status, program, address) == (200, "curl", f"{server.url}translate")
+    assert options[:3] == ["-H", "Content-Type: application/json", "-d"]
+    status, answer = server.ask("POST", "/translate", json.loads(options[3]))
+    assert status == 200 and set(answer) >= {"translatedText"}
 
 
 # Access -------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ They share their style with the other pages: `paper.css`, and the page of `expor
 
 import html
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -35,16 +36,33 @@ def _read(package: str, name: str) -> str:
     return resources.files(package).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def api_page(openapi: Mapping[str, Any]) -> str:
-    """All operations with their parameters and responses."""
+def api_page(openapi: Mapping[str, Any], example: str) -> str:
+    """A command to begin with, and all operations with their parameters and responses."""
     parts = "".join(
         f"<h2>{method.upper()} {html.escape(path)}</h2><p>{html.escape(one['summary'])}</p>{_body(one)}"
         for path, methods in openapi["paths"].items()
         for method, one in methods.items()
     )
     style = asset("paper.css") + "main { max-width: 60rem; margin: 0 auto; padding: 1rem; } pre { overflow-x: auto; }"
-    link = "<p>As JSON: <a href='openapi.json'>openapi.json</a></p>"
-    return document("Headwise API", style, f"<main><h1>API</h1>{link}{parts}</main>")
+    link = "<p><a href='.'>Try it on the page</a>. As JSON: <a href='openapi.json'>openapi.json</a></p>"
+    first = f"<pre>{html.escape(example)}</pre>"
+    return document("Headwise API", style, f"<main><h1>API</h1>{first}{link}{parts}</main>")
+
+
+def example_request(address: str, languages: Sequence[Mapping[str, Any]], needs_key: bool) -> str:
+    """A command for a shell that translates a text.
+
+    >>> print(example_request("http://localhost:5000/", [{"code": "en", "targets": ["de"]}], False))
+    curl http://localhost:5000/translate -H 'Content-Type: application/json' \\
+      -d '{"q": "Good morning!", "source": "en", "target": "de"}'
+    """
+    source = next(one for one in languages if one["targets"])
+    body = {"q": "Good morning!", "source": source["code"], "target": source["targets"][0]}
+    body |= {"api_key": "..."} if needs_key else {}
+    return (
+        f"curl {shlex.quote(f'{address}translate')} -H 'Content-Type: application/json' \\\n"
+        f"  -d {shlex.quote(json.dumps(body))}"
+    )
 
 
 def _body(one: Mapping[str, Any]) -> str:

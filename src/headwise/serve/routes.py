@@ -33,7 +33,7 @@ from headwise.serve.languages import detect_languages, language_name, most_likel
 from headwise.serve.metrics import Metrics
 from headwise.serve.models import ModelUnavailable, SentenceOptions
 from headwise.serve.openapi import openapi_document
-from headwise.serve.page import api_page, translation_page
+from headwise.serve.page import api_page, example_request, translation_page
 from headwise.serve.parameters import (
     DETECT,
     FILE,
@@ -260,7 +260,9 @@ class RequestHandlers:
         """The OpenAPI document as a page."""
         from starlette.responses import HTMLResponse
 
-        return HTMLResponse(api_page(await self.openapi(request)))
+        address = f"{request.url.scheme}://{request.url.netloc}{self.access.url_prefix}/"
+        example = example_request(address, self.router.languages(), bool(self.access.keys))
+        return HTMLResponse(api_page(await self.openapi(request), example))
 
     async def openapi(self, request: "Request") -> Any:
         """The OpenAPI document of this server."""

@@ -9,7 +9,7 @@ import { changes } from "./pieces.js";
 const byId = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 const [form, source, output, status, details] = ["form", "source", "output", "status", "details"].map(byId);
 const [start, stop, copy, from, to] = ["translate", "stop", "copy", "from", "to"].map(byId);
-const [file, key, swap] = ["file", "key", "swap"].map(byId);
+const [file, key, swap, terms] = ["file", "key", "swap", "terms"].map(byId);
 const [job, bar, cancel] = ["job", "job-bar", "job-cancel"].map(byId);
 /** @type {{languages: {code: string, name: string, targets: string[]}[], needsKey: boolean, hasJobs: boolean, formats: string[]}} */
 const { languages, needsKey, hasJobs, formats } = JSON.parse(byId("data").textContent);
@@ -75,11 +75,21 @@ async function during(work) {
   busy(false);
 }
 
+/** The terms of the glossary: a line for each, such as "dog = Hund". @returns {string[][]} */
+function glossary() {
+  const lines = terms.value.split("\n").filter((/** @type {string} */ line) => line.trim());
+  return lines.map((/** @type {string} */ line) => {
+    const pair = line.split(/[=\t]/u).map((side) => side.trim());
+    if (pair.length !== 2 || !pair.every(Boolean)) throw new Error(`Glossary: “${line}” is not of the form: dog = Hund`);
+    return pair;
+  });
+}
+
 async function translate() {
   if (!source.value.trim()) return say("There is nothing to translate.");
   await during(async () => {
     const began = performance.now();
-    const asked = { text: source.value, source: from.value, target: to.value, n_best: OTHERS, alignment: true, api_key: key.value };
+    const asked = { text: source.value, source: from.value, target: to.value, n_best: OTHERS, alignment: true, glossary: glossary(), api_key: key.value };
     const found = await ask("v1/translate", { headers: { "content-type": "application/json" }, body: JSON.stringify(asked) });
     const [{ text, sentences }] = found.translations;
     show(text, sentences);

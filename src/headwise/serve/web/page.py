@@ -24,6 +24,7 @@ from headwise.config.settings import RunConfig, SearchSettings
 from headwise.errors import UserError
 from headwise.evaluate.pages.document import asset, document, fill_template, script_text
 from headwise.models.load import load
+from headwise.models.translation.target_language import tagged_targets
 from headwise.runtime.checkpoint.folder import Folder
 from headwise.runtime.checkpoint.sidecar_files import read_alignment
 from headwise.runtime.checkpoint.writing import write_atomically
@@ -104,6 +105,7 @@ def pack_page(folder: Folder) -> bytes:
         "layouts": {kind.__name__: structure_layout(kind) for kind in STRUCTURES},
         "aligns": page_alignment(network, folder.path),
         "walk": page_walks(folder.path),
+        "targets": [f"<2{code}>" for code in tagged_targets(folder)],
         "tokenizer": page_tokenizer(tokenizer, str(folder.path)),
         **page_settings(config, tokenizer),
     }

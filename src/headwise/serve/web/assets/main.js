@@ -12,7 +12,8 @@ import { START, Store } from "./state.js";
 
 const byId = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 const [form, source, output, status, details] = ["form", "source", "output", "status", "details"].map(byId);
-const [start, stop, copy, progress] = ["translate", "stop", "copy", "progress"].map(byId);
+const [start, stop, copy, progress, to] = ["translate", "stop", "copy", "progress", "to"].map(byId);
+const LANGUAGES = new Intl.DisplayNames("en", { type: "language" });
 const program = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
 const store = new Store({ ...START });
 
@@ -40,9 +41,10 @@ function begin() {
 
 /** @type {Record<string, (message: any) => void>} */
 const HEARD = {
-  ready({ figure }) {
+  ready({ figure, targets }) {
     if (figure) look ??= new Inside(figure, walk, theme);
-    if (!output.childElementCount) say("Ready.");
+    if (targets.length > 1 && !to.childElementCount) offer(targets);
+    if (!output.childElementCount) say("Ready: write a text and press Translate.");
     busy(false);
     if (!loaded && wish.has("text")) {
       source.value = wish.get("text");
@@ -88,6 +90,19 @@ const HEARD = {
   failed: ({ why }) => fail(why),
 };
 
+/** A menu of target languages. @param {string[]} targets tokens such as <2de> */
+function offer(targets) {
+  const nameOf = (/** @type {string} */ token) => {
+    try {
+      return LANGUAGES.of(token.slice(2, -1)) ?? token;
+    } catch {
+      return token; // the code of no language
+    }
+  };
+  to.replaceChildren(...targets.map((token) => element("option", { value: token }, nameOf(token))));
+  byId("into").hidden = false;
+}
+
 /** @param {string} text */
 function say(text) {
   status.classList.remove("error");
@@ -121,7 +136,7 @@ function translate() {
   progress.value = 0;
   busy(true);
   say("Translating …");
-  worker.postMessage({ kind: "translate", text: source.value });
+  worker.postMessage({ kind: "translate", text: source.value, target: to.value });
 }
 
 function halt() {

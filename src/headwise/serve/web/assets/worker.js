@@ -42,7 +42,7 @@ async function load(base64) {
   const { about, parts } = await unpacked(base64);
   const engine = await Engine.start(about, parts, written);
   model = { engine, tokenizer: new Tokenizer(about.tokenizer), eos: about.lists.ends[0], longest: about.lengths.longest_source };
-  page.postMessage({ kind: "ready", figure: about.walk?.figure ?? null });
+  page.postMessage({ kind: "ready", figure: about.walk?.figure ?? null, targets: about.targets });
 }
 
 /** @param {Int32Array} tokens */
@@ -54,12 +54,17 @@ function written(tokens) {
   glimpse.text = text;
 }
 
-/** Translate, unit by unit; what is asked meanwhile is answered in between. @param {string} text */
-async function translate(text) {
+/**
+ * Translate, unit by unit; what is asked meanwhile is answered in between.
+ * @param {string} text
+ * @param {string} target token of the target language, in front of units that have none; "" for none
+ */
+async function translate(text, target) {
   if (!model) return;
   const { engine, tokenizer, eos, longest } = model;
-  const lines = unitsOf(text, (part) => tokenizer.encode(part).length < longest);
-  const units = lines.flatMap((parts, line) => parts.map((source) => ({ line, source })));
+  const tagged = (/** @type {string} */ part) => (target && !engine.about.targets.some((token) => part.startsWith(token)) ? `${target} ${part}` : part);
+  const lines = unitsOf(text, (part) => tokenizer.encode(tagged(part)).length < longest);
+  const units = lines.flatMap((parts, line) => parts.map((part) => ({ line, source: tagged(part) })));
   page.postMessage({ kind: "units", lines: lines.length, units });
   for (const [unit, { source }] of units.entries()) {
     glimpse = { text: "", unit, shown: 0 };
@@ -106,7 +111,7 @@ function walk({ number, source, tokens, where }) {
 /** @type {Record<string, (message: any) => Promise<void> | void>} */
 const TOLD = {
   load: ({ base64 }) => load(base64),
-  translate: ({ text }) => translate(text),
+  translate: ({ text, target }) => translate(text, target ?? ""),
   explain: ask,
   walk: ask,
 };
