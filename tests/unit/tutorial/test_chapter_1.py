@@ -35,3 +35,7 @@ def gradients(cell: Any, inputs: Any) -> Any:
 def test_a_wrong_answer_gets_its_hint(number: str, answer: Any, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert not check(number, answer)
     assert hint in capsys.readouterr().out
+
+
+def test_a_gru_has_three_matrices_where_an_lstm_has_four() -> None:
+    assert [kind(1, 1).get_parameter("weight_hh_l0").numel() for kind in (torch.nn.GRU, torch.nn.LSTM)] == [3, 4]

@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 import torch
 
+from headwise.config.model import TransformerConfig
+from headwise.core.attention import MultiHeadAttention
 from headwise.lab.tutorial import check
+from headwise.pytorch.architectures.transformer import build_model
 
 
 def parts(attention: Any, heads: Any) -> Any:
@@ -45,3 +48,13 @@ def square(size: int) -> Any:
 def test_a_wrong_answer_gets_its_hint(number: str, answer: Any, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert not check(number, answer)
     assert hint in capsys.readouterr().out
+
+
+def test_equation_1_is_computed_as_often_as_the_question_says() -> None:
+    """In each layer of the paper's base model, whose shape is the default."""
+    network = build_model(TransformerConfig(vocab_size=5, n_encoder_layers=1, n_decoder_layers=1))
+    attentions = [
+        [part.n_heads for part in stack.layers[0].modules() if isinstance(part, MultiHeadAttention)]
+        for stack in (network.encoder, network.decoder)
+    ]
+    assert [sum(heads) for heads in attentions] == [8, 16]

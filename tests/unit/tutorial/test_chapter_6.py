@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headwise.config.training import TrainConfig
+from headwise.core.optimizer import peak_learning_rate
 from headwise.evaluate.bleu import corpus_scores
 from headwise.lab.tutorial import check
 
@@ -48,3 +50,9 @@ def test_bleu_is_that_of_the_library() -> None:
 )
 def test_rounded_answers_are_right(number: str, answer: Any) -> None:
     assert check(number, answer)
+
+
+def test_without_warmup_equation_3_has_a_peak_ten_times_as_high() -> None:
+    """Why the experiment of the chapter does not compare `warmup_steps` of 100 and 1."""
+    peaks = [peak_learning_rate(TrainConfig(warmup_steps=steps), 64) for steps in (100, 1)]
+    assert peaks[1] / peaks[0] == pytest.approx(10)
