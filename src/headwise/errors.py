@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+CPU_TORCH = "uv pip install torch --torch-backend=cpu"
 INSTALL_TORCH = f'pip install "headwise[train]" (on Linux without an NVIDIA GPU, first: {CPU_TORCH})'
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
