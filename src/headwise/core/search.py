@@ -607,7 +607,7 @@ def allowed_log_probs(logits: Tensor, history: Tensor, limits: Limits, options: 
     if options.among_allowed:
         log_probs = log_probs.log_softmax(-1)
     if options.forced_end is not None and options.n_forced + length + 1 == options.end_at:
-        log_probs = only_choice(log_probs, options.forced_end)
+        return only_choice(log_probs, options.forced_end)
     return constrain(log_probs, history, limits, options)
 
 

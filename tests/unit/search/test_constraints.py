@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headwise.contract import Limits, SearchOptions
 from headwise.core.search import (
     FREE,
+    allowed_log_probs,
     ban_repeated_ngrams,
     ban_tokens,
     constrain,
@@ -80,6 +81,12 @@ def test_prefix_overrides_other_constraints():
 def test_no_end_before_the_minimum_length(length, may_end):
     allowed = constrain(torch.zeros(1, 5), torch.full((1, length), 4), limits([2], [[]]), SearchOptions())
     assert (2 in possible(allowed)[0]) == may_end
+
+
+def test_a_forced_end_overrides_other_constraints():
+    options = SearchOptions(suppressed=(4,), no_repeat_ngram=1, forced_end=4, end_at=3)
+    allowed = allowed_log_probs(torch.zeros(1, 5), torch.tensor([[4, 3]]), limits([0], [[]]), options)
+    assert allowed.tolist() == [[-INF] * 4 + [0.0]]
 
 
 def test_take_and_repeat_apply_to_every_field():
