@@ -8,6 +8,7 @@ import signal
 import time
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,13 +16,21 @@ from hypothesis import strategies as st
 
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import SearchSettings
-from headwise.contract import NEVER, Hypothesis, SpecialIds, length_penalty
+from headwise.contract import NEVER, Hypothesis, Limits, SpecialIds, length_penalty
 from headwise.errors import UserError
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.search.inference import prepare_for_inference
-from headwise.pytorch.search.stepwise import engine_of
+from headwise.pytorch.search.stepwise import engine_of, to_torch
 from headwise.runtime.search.engine import decode_tokens
-from headwise.runtime.search.request import SearchRequest, TooLarge, batches, bounds, random_stream, search_options
+from headwise.runtime.search.request import (
+    SearchRequest,
+    TooLarge,
+    batches,
+    bounds,
+    prompt_context,
+    random_stream,
+    search_options,
+)
 
 VOCAB = 10
 EOS = 2
@@ -283,6 +292,12 @@ def test_limits_grow_with_source_and_prefix():
     config = SearchSettings(max_length_factor=0.0, max_length_extra=0, min_length_factor=9.0)
     limits = bounds(SearchRequest([[7] * 3], [[]], config, SpecialIds()))
     assert limits.max_length.tolist() == [1] and limits.min_length.tolist() == [0]
+
+
+def test_limits_of_a_prompt_of_one_token():
+    limits = Limits(*np.ones((2, 1), np.int64), np.zeros((1, 0), np.int64), context=prompt_context([[5]]))
+    found = to_torch(limits, torch.device("cpu"))
+    assert found.context.tolist() == [[5]] and found.max_length.tolist() == [1] and found.phrases is None
 
 
 def test_non_finite_outputs_are_an_error(model):

@@ -164,7 +164,7 @@ def with_ngram_context(options: SearchOptions) -> SearchOptions:
 
 def to_torch(limits: Limits, device: torch.device) -> Limits:
     """The limits of a request as tensors."""
-    return limits.each(lambda array: torch.from_numpy(np.ascontiguousarray(array)).to(device))
+    return limits.each(lambda array: torch.from_numpy(array.copy()).to(device))  # strides may be negative
 
 
 def engine_step(model: EncoderDecoder) -> Step:
