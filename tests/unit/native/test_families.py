@@ -80,6 +80,7 @@ ALIEN: dict[str, tuple[dict[str, Any], str]] = {
     "a sandwich": ({"norm_position": "sandwich"}, "norm_position"),
     "narrow embeddings": ({"d_embedding": 8}, "d_embedding"),
     "memory of another width": ({"d_memory": 8}, "d_memory"),
+    "groups of layers": ({"layer_groups": 1}, "layer_groups"),
     "segments": ({"n_types": 2}, "n_types"),
     "tanh": ({"activation": "tanh"}, "activation = tanh"),
 }
