@@ -1,6 +1,6 @@
 """Bindings of the compiled library: structures, functions, and which build this processor can use.
 
-Structures mirror those of `attention.h`, `transformer.h` and `search.h`; keep both in sync.
+Structures mirror those of `attention.h`, `transformer.h`, `reading.h` and `search.h`; keep both in sync.
 """
 
 import ctypes
@@ -104,13 +104,13 @@ class Transformer(Structure):
 
 
 class SublayerSteps(Structure):
-    """See transformer.h."""
+    """See reading.h."""
 
     _fields_ = _fields(c_void_p, "norm out add")
 
 
 class AttentionSteps(Structure):
-    """See transformer.h."""
+    """See reading.h."""
 
     _fields_ = (
         ("ends", SublayerSteps),
@@ -119,7 +119,7 @@ class AttentionSteps(Structure):
 
 
 class Walk(Structure):
-    """See transformer.h."""
+    """See reading.h."""
 
     _fields_ = (
         *_fields(c_int, "decoder layer head"),
@@ -131,7 +131,7 @@ class Walk(Structure):
 
 
 class Recording(Structure):
-    """See transformer.h; arrays as addresses."""
+    """See reading.h; arrays as addresses."""
 
     _fields_ = (
         *_fields(c_void_p, "encoder decoder cross residual states"),

@@ -47,10 +47,10 @@ static const Walk *walk_of(const Reader *r, int decoder, int layer) {
    time. Keys are transposed, one head after the other. */
 static void record_weights(Decoding *s, const Attention *a, const float *q, int64_t stride, int queries, const float *keys,
                            int length, float *weights, int head, const AttentionSteps *to) {
-    const int wide = round_up(length);
+    const int wide = round_up(length), walked = to->scores || to->weights;
     float *scores = s->scores.bytes;
     for (int h = 0; h < a->heads; h++, q += a->d_k, keys += (int64_t)a->d_k * wide)
-        for (int r = 0; (weights || (h == head && to->scores)) && r < queries; r++) {
+        for (int r = 0; (weights || (walked && h == head)) && r < queries; r++) {
             multiply(1, q + r * stride, stride, keys, wide, a->d_k, scores, wide, wide);
             if (h == head) record(to->scores, (int64_t)r * length, scores, length);
             softmax(scores, length, wide);
@@ -64,7 +64,7 @@ static void record_cached_weights(Decoding *s, const Attention *a, const float *
                                   float *weights, int head, const AttentionSteps *to) {
     const float *q = s->wide.bytes;
     float *scores = s->scores.bytes;
-    for (int r = 0; (weights || to->scores) && r < rows; r++, q += a->in->d_out) {
+    for (int r = 0; (weights || to->scores || to->weights) && r < rows; r++, q += a->in->d_out) {
         const int length = r + 1, wide = round_up(length);
         const Slots slots = {0, 0, slots_in_order, 0};
         score_paths(a, 1, q, 0, keys, &slots, r, scores);
