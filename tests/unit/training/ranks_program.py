@@ -100,7 +100,7 @@ def made(folder: Path, kind: Any, dtype: torch.dtype = torch.float32, dropout: f
     network = build_model(model).to(dtype)
     if more.get("shard") and kind is not Trainer:
         replica = deepcopy(network)
-        root = shard(network, "float32", torch.device("cpu"), offload=more["shard"] == "offload")
+        root = shard(network, False, torch.device("cpu"), offload=more["shard"] == "offload")
         kind = partial(ShardedTrainer, *kind.args, root, replica)
     objective = translation_objective(network, model.pad_id, config.train)
     others = in_circles, SevenBatches(), lambda *given: None
