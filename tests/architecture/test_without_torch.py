@@ -451,6 +451,48 @@ def test_pictures_without_matplotlib_are_one_line(tmp_path: Path) -> None:
     assert 'pip install "headwise[plots]"' in message and not (tmp_path / "attention.png").exists()
 
 
+IMPORTED = """
+from contextlib import suppress
+from headwise.cli import main
+if sys.argv[1] == "serve":
+    import uvicorn
+    uvicorn.Server.run = lambda *given, **more: None
+with suppress(SystemExit):
+    main(sys.argv[1:])
+names = {name for name in sys.modules if not name.startswith("_")}
+print()
+print(*{name.partition(".")[0] for name in names} - {*sys.stdlib_module_names, "headwise"})
+print(*{name.split(".")[1] for name in names if name.startswith("headwise.")})
+"""
+TRANSLATING = {"numpy", "safetensors", "tokenizers"}
+STARTING = {"cli", "device", "errors", "importing", "version"}
+LOADING = STARTING | {"config", "contract", "documents", "evaluate", "families", "models", "runtime", "text"}
+SERVING = {"anyio", "click", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn"}
+BY_OTHERS = {"cython_runtime", "h11", "idna", "sniffio", "typing_extensions", "watchfiles"}  # as installed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "packages", "folders"),
+    [
+        (["--help"], set(), STARTING),
+        (["translate", "MODEL", "FILE"], TRANSLATING, LOADING),
+        (["serve", "MODEL", "--languages", "en-de", "--port", "0"], TRANSLATING | SERVING, LOADING | {"serve"}),
+    ],
+)
+@needs_library
+def test_packages_and_folders_that_a_command_imports(
+    model: Path, tmp_path: Path, arguments: list[str], packages: set[str], folders: set[str]
+) -> None:
+    """A package more is a longer start, and perhaps one more to install."""
+    if arguments[0] == "serve":
+        pytest.importorskip("starlette")
+    (tmp_path / "in.txt").write_text("a dog\n", encoding="utf-8")
+    names = {"MODEL": str(model), "FILE": str(tmp_path / "in.txt")}
+    *_, imported, own = run_blocked(IMPORTED, *(names.get(word, word) for word in arguments)).splitlines()
+    assert {*imported.split()} - BY_OTHERS == packages
+    assert {*own.split()} == folders
+
+
 SERVER = """
 import tempfile
 from functools import partial
