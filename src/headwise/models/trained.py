@@ -31,7 +31,7 @@ class TrainedNetwork(FolderNetwork):
         """`UserError` for a language that no token of the tokenizer names."""
         _ = target and self._tag(target)
         if source and not target:
-            raise UserError(f"{self.path}: source_language alone means nothing to a model trained here")
+            raise UserError(f"{self.path}: source_language needs target_language, in a model trained here")
 
     def _tag(self, target: str) -> str:
         tag, declared = f"<2{target}>", [*self.tokenizer.declared.values()]

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     """Train all combinations and compare them."""
     out, trials = Path(options.out).absolute(), trials_from(options.set)
     if out.exists() and any(out.iterdir()) and not options.resume:
-        raise UserError(f"--out {options.out}: is not empty; add --resume to go on with its sweep, or name another")
+        raise UserError(f"--out {options.out}: is not empty; add --resume to continue its sweep, or name another")
     init = str(folder_of(options.init)) if options.init else ""
     request = TrainRequest(options.recipe, options.train, options.valid, options.out, init=init, task=options.task)
     configs = [run_config(replace(request, settings=settings)) for settings in trials.values()]
