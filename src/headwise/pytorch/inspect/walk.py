@@ -33,7 +33,7 @@ from headwise.runtime.search.translator import TextTranslator
 from headwise.view.pair import read_pair
 from headwise.view.record import StackFigure, WalkRecord, WalkStep
 
-N_OUTPUTS = 24  # tokens of the vocabulary that are shown at the output
+N_OUTPUTS = 24  # tokens of the vocabulary that are shown at the output, or one for each position if those are more
 UNWALKABLE = frozenset({"outputs", "kernel", "temperature", "residuals"})  # arguments of `interventions.intervene`
 
 
@@ -261,7 +261,7 @@ def _output_steps(steps: Steps, x: str) -> None:
 
 
 def _head_steps(steps: Steps, shown: InspectedInput) -> None:
-    """From the last hidden states to the most probable tokens of all positions."""
+    """From the last hidden states to the most probable token of each position, then others, most probable first."""
     head, x = steps.network.head, "output"
     settings: dict[str, Any] = {}
     if isinstance(head, MaskedLanguageHead):
@@ -275,14 +275,25 @@ def _head_steps(steps: Steps, shown: InspectedInput) -> None:
         settings["cap"] = head.cap
     logits = steps.network.logits(steps.value("output").unsqueeze(0))[0]
     probabilities = logits.softmax(-1)
-    _, ids = best(probabilities.amax(0, keepdim=True).float(), min(N_OUTPUTS, probabilities.size(1)))
+    peaks = probabilities.amax(0).float()
+    peaks[probabilities.argmax(-1)] += 1.0
+    _, ids = best(peaks[None], min(max(N_OUTPUTS, len(probabilities)), len(peaks)))
     steps.axes["vocabulary"] = shown.names(ids[0].tolist())
     weight, bias, formula = head.output.weight[ids[0]].T, head.output.bias, _logit_formula(head)
     chosen: dict[str, Any] = {"columns": "vocabulary", "place": "output"}
     tensors = {"weight": weight, "bias": None if bias is None else bias[ids[0]]}
     steps.add("logits", "projection", formula, logits[:, ids[0]], [x], **chosen, **tensors, **settings)
     totals, found = logits.logsumexp(-1), probabilities[:, ids[0]]
-    steps.add("probabilities", "probabilities", "softmax(logits)", found, ["logits"], **chosen, bias=totals)
+    steps.add(
+        "probabilities",
+        "probabilities",
+        "softmax(logits)",
+        found,
+        ["logits"],
+        **chosen,
+        bias=totals,
+        size=logits.size(1),
+    )
 
 
 def _logit_formula(head: Any) -> str:

@@ -224,7 +224,7 @@ class Recorder {
     return made;
   }
 
-  /** The most probable tokens of all positions. @returns {Record<string, Recorded>} */
+  /** The most probable token of each position, then others, most probable first. @returns {Record<string, Recorded>} */
   predict() {
     const { engine, room, rows } = this;
     const { d_in, d_out } = engine.read("Linear", engine.output);
@@ -234,13 +234,16 @@ class Recorder {
     if (engine.library.headwise_linear_forward(engine.output, hidden, rows, at)) throw new Error("there is not enough memory to look inside");
     const logits = engine.floats(at, rows * d_out);
     const best = new Float32Array(d_out);
+    const firsts = new Set(); // the most probable token of each row
     for (let row = 0; row < rows; row++) {
       const own = logits.subarray(row * d_out, (row + 1) * d_out);
       const most = own.reduce((one, other) => Math.max(one, other), Number.NEGATIVE_INFINITY);
       this.totals[row] = most + Math.log(own.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
       own.forEach((logit, token) => (best[token] = Math.max(best[token], Math.exp(logit - this.totals[row]))));
+      firsts.add(own.indexOf(most));
     }
-    this.likely = range(d_out).sort((one, other) => best[other] - best[one] || one - other).slice(0, engine.about.walk.outputs);
+    for (const token of firsts) best[token] += 1;
+    this.likely = range(d_out).sort((one, other) => best[other] - best[one] || one - other).slice(0, Math.max(engine.about.walk.outputs, rows));
     const columns = this.likely.length;
     const chosen = { rows, columns, values: Float32Array.from(range(rows * columns), (i) => logits[Math.floor(i / columns) * d_out + this.likely[i % columns]]) };
     const shares = { rows, columns, values: chosen.values.map((logit, i) => Math.exp(logit - this.totals[Math.floor(i / columns)])) };
