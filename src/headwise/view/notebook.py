@@ -30,7 +30,7 @@ class AttentionView(AttentionRecord):
 
         Args:
             view: "lines", "matrix", "grid" (all heads), "alignment" (between texts), "picture", "sound"; "beam" and
-                "probabilities" with `trace`; "walk" with `walks`. "" is the first that fits.
+                "probabilities" with `trace`; "walk" and "tour" with `walks`. "" is the first that fits.
             part: "encoder", "decoder" or "cross"; "" is the first that fits.
             layer, head: of the recorded ones, from 0; negative layers count from the last. None is the mean over all,
                 and if both are None, the page chooses.
@@ -97,6 +97,7 @@ def views_of(record: AttentionRecord, trace: Trace | None = None, walks: WalkRec
         "beam": () if trace and pairs else None,
         "probabilities": () if trace else None,
         "walk": tuple(walks.figure) if walks else None,
+        "tour": () if walks else None,
     }
     return {name: parts for name, parts in there.items() if parts is not None}
 

@@ -76,7 +76,7 @@ def test_the_views_of_a_record_are_those_of_the_page() -> None:
         found = list(views_of(shown, trace))
         assert found == views.split() == [name for name in names if name in found]
         everything |= set(found)
-    assert {*names} - everything == {"walk"}
+    assert {*names} - everything == {"walk", "tour"}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from importlib import resources
 from typing import Any
 
 ENTRY = "main.js"
-STYLES = ("paper.css", "scale.css", "columns.css", "page.css", "walk.css")
+STYLES = ("paper.css", "scale.css", "columns.css", "page.css", "walk.css", "tour.css")
+LANGUAGES = ("en", "de")  # of the tour
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(async )?(function|class|const|let)\b)", re.MULTILINE)
 
@@ -36,7 +37,7 @@ def inspection_page(
         start: the view, part, layer and head that it opens on, by the names in `assets/state.js`.
     """
     data = as_script_json({"inspections": list(inspections), "live": live, "start": dict(start or {})})
-    body = fill_template(asset("page.html"), {"data": data})
+    body = fill_template(asset("page.html"), {"data": data, "tour": tour_texts()})
     allowed = ("connect-src 'self'",) if live is not None else ()
     return document(title, "".join(map(asset, STYLES)), body, script_text(ENTRY), allowed)
 
@@ -85,6 +86,11 @@ def as_script_json(value: Any) -> str:
 def asset(name: str) -> str:
     """A file of `assets/`."""
     return resources.files("headwise.view.page").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def tour_texts() -> str:
+    """The texts of the tour in all languages, as JSON that is safe in a script element."""
+    return as_script_json({language: json.loads(asset(f"tour.{language}.json")) for language in LANGUAGES})
 
 
 @cache

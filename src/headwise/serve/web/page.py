@@ -22,7 +22,7 @@ from tokenizers import decoders, normalizers
 
 from headwise.config.settings import RunConfig, SearchSettings
 from headwise.errors import UserError
-from headwise.evaluate.pages.document import asset, document, fill_template, script_text
+from headwise.evaluate.pages.document import asset, document, fill_template, script_text, tour_texts
 from headwise.models.load import load
 from headwise.models.translation.target_language import tagged_targets
 from headwise.runtime.checkpoint.folder import Folder
@@ -39,7 +39,7 @@ from headwise.view.alignment import AlignmentHead, default_head
 from headwise.view.page.walks import one_walk
 from headwise.view.record import WalkRecord, WalkStep
 
-STYLES = ("paper.css", "scale.css", "columns.css", "walk.css")
+STYLES = ("paper.css", "scale.css", "columns.css", "walk.css", "tour.css")
 STRUCTURES = (
     c.Transformer,
     c.Layer,
@@ -151,6 +151,7 @@ def page_html(model: bytes, title: str) -> str:
         "title": html.escape(title),
         "model": base64.b64encode(model).decode("ascii"),
         "worker": script_text("worker.js", read_asset),
+        "tour": tour_texts(),
     }
     style = "".join(map(asset, STYLES)) + read_asset("page.css")
     allowed = ("script-src 'wasm-unsafe-eval'", "worker-src blob:")

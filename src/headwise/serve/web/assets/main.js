@@ -4,9 +4,10 @@
 import { forgetColours } from "./colours.js";
 import { Columns } from "./columns.js";
 import { element } from "./dom.js";
+import { Guide } from "./guide.js";
 import { Inside } from "./inside.js";
 import { changes, kind, label, percent } from "./pieces.js";
-import { START, Store } from "./state.js";
+import { START, Store, writeHash } from "./state.js";
 
 /** @typedef {{line: number, source: string, text: string, tokens: number[] | null, node: HTMLButtonElement}} Unit */
 
@@ -25,10 +26,12 @@ let worker;
 let drawn = null;
 /** @type {Inside | null} */
 let look = null;
-/** @type {Map<number, (answer: any) => void>} what is to be done with walks that were asked for */
+/** @type {Guide | null} */
+let guide = null;
+/** @type {Map<number, (answer: any) => void>} what is to be done with the answers to questions about a sentence */
 const asked = new Map();
-const wish = new URLSearchParams(location.hash.slice(1)); // a text to begin with, and whether to look inside
-let [chosen, began, loaded] = [-1, 0, false];
+const wish = new URLSearchParams(location.hash.slice(1)); // a text to begin with, and whether to look inside or take the tour
+let [chosen, began, loaded, questions] = [-1, 0, false, 0];
 
 /** Another worker with the model: also how to stop one, which hears nothing while it computes. */
 function begin() {
@@ -43,6 +46,7 @@ function begin() {
 const HEARD = {
   ready({ figure, targets }) {
     if (figure) look ??= new Inside(figure, walk, theme);
+    if (figure) guide ??= new Guide({ figure, text: () => units[chosen].source, ask: (stack, layer, head) => walk({ stack, layer, head }), search: (beam) => question({ kind: "search", beam }) }, theme, keepTour);
     if (targets.length > 1 && !to.childElementCount) offer(targets);
     if (!output.childElementCount) say("Ready: write a text and press Translate.");
     busy(false);
@@ -82,11 +86,11 @@ const HEARD = {
     if (unit === chosen) show(units[unit], alternatives, weights, read, wrote);
   },
   walked({ number, walk, error }) {
-    asked.get(number)?.({ walk, error });
-    asked.delete(number);
+    settle(number, { walk, error });
     if (wish.has("walk")) setTimeout(() => scrollTo(0, scrollY + (look?.node.getBoundingClientRect().top ?? 0) - 8)); // only in this frame
     wish.delete("walk");
   },
+  searched: ({ number, text, logProb }) => settle(number, { text, logProb }),
   failed: ({ why }) => fail(why),
 };
 
@@ -147,11 +151,25 @@ function halt() {
   begin();
 }
 
-/** The steps of one layer and head for the chosen sentence. @param {{stack: string, layer: number, head: number}} where @returns {Promise<any>} */
-function walk(where) {
-  const [{ source, tokens }, number] = [units[chosen], asked.size + performance.now()];
-  worker.postMessage({ kind: "walk", number, source, tokens, where });
+/** Ask the worker about the chosen sentence. @param {any} about @returns {Promise<any>} */
+function question(about) {
+  const [{ source, tokens }, number] = [units[chosen], ++questions];
+  worker.postMessage({ ...about, number, source, tokens });
   return new Promise((resolve) => asked.set(number, resolve));
+}
+
+/** @param {number} number @param {any} answer */
+function settle(number, answer) {
+  asked.get(number)?.(answer);
+  asked.delete(number);
+}
+
+/** The steps of one layer and head for the chosen sentence. @param {{stack: string, layer: number, head: number}} where */
+const walk = (where) => question({ kind: "walk", where });
+
+/** @param {any} place of the tour, with which the address leads to this card and sentence */
+function keepTour(place) {
+  history.replaceState(null, "", writeHash({ ...START, ...place, view: "tour", text: units[chosen].source }));
 }
 
 /** Show more of a sentence. @param {number} index */
@@ -180,11 +198,18 @@ function show(unit, alternatives, weights, read, wrote) {
     element("p", { class: "source", dir: "auto" }, unit.source),
     element("section", {}, element("h2", {}, "Word alignment"), drawn.columns.node),
     element("section", {}, element("h2", {}, "Alternatives"), listOf(others, unit.text)),
+    ...(guide ? [guide.node] : []),
     ...(look ? [look.node] : []),
   );
   details.hidden = false;
   look?.forget();
+  guide?.forget();
   if (wish.has("walk")) look?.open(true);
+  if (wish.get("view") === "tour") {
+    guide?.open(true);
+    guide?.node.scrollIntoView();
+  }
+  wish.delete("view");
   store.subscribe(draw);
   draw();
 }
@@ -210,6 +235,7 @@ function draw() {
 function redraw() {
   draw();
   look?.update();
+  guide?.update();
 }
 
 form.addEventListener("submit", (/** @type {Event} */ event) => (event.preventDefault(), translate()));

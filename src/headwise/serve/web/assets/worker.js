@@ -80,7 +80,7 @@ async function translate(text, target) {
 /** Answer what was asked of units. */
 function answer() {
   glimpse = null;
-  for (const question of questions.splice(0)) (question.kind === "walk" ? walk : explain)(question);
+  for (const question of questions.splice(0)) ANSWERS[/** @type {"walk"} */ (question.kind)](question);
 }
 
 /** Alternatives and attention. @param {{unit: number, source: string, tokens: number[]}} question */
@@ -108,12 +108,23 @@ function walk({ number, source, tokens, where }) {
   }
 }
 
+/** The best output with another beam size. @param {{number: number, source: string, beam: number}} question */
+function search({ number, source, beam }) {
+  if (!model) return;
+  const { engine, tokenizer, eos } = model;
+  const [best] = engine.search([...tokenizer.encode(source), eos], { beam_size: beam, pool: 1 });
+  page.postMessage({ kind: "searched", number, text: oneLine(tokenizer.decode(best.tokens)), logProb: best.logProb });
+}
+
+const ANSWERS = { explain, walk, search };
+
 /** @type {Record<string, (message: any) => Promise<void> | void>} */
 const TOLD = {
   load: ({ base64 }) => load(base64),
   translate: ({ text, target }) => translate(text, target ?? ""),
   explain: ask,
   walk: ask,
+  search: ask,
 };
 
 /** @param {any} question */

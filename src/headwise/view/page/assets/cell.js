@@ -34,12 +34,12 @@ export function titleOf(step, place) {
 }
 
 /** @param {Step} step @param {Place} place */
-const valueAt = ({ numbers }, { row, column }) => numbers.values[row * numbers.columns + column];
+export const valueAt = ({ numbers }, { row, column }) => numbers.values[row * numbers.columns + column];
 /** @param {Step} step @param {number} row */
-const rowOf = ({ numbers }, row) => [...numbers.values.subarray(row * numbers.columns, (row + 1) * numbers.columns)];
+export const rowOf = ({ numbers }, row) => [...numbers.values.subarray(row * numbers.columns, (row + 1) * numbers.columns)];
 /** @param {import("./steps.js").StepNumbers} numbers @param {number} column */
-const columnOf = ({ rows, columns, values }, column) => Array.from({ length: rows }, (_, row) => values[row * columns + column]);
-const sum = (/** @type {number[]} */ values) => values.reduce((total, value) => total + value, 0);
+export const columnOf = ({ rows, columns, values }, column) => Array.from({ length: rows }, (_, row) => values[row * columns + column]);
+export const sum = (/** @type {number[]} */ values) => values.reduce((total, value) => total + value, 0);
 /** @param {string[]} lines @param {string[]} head @param {(string | number)[][]} terms @param {number} marked @returns {Account} */
 const account = (lines, head = [], terms = [], marked = -1) => ({ lines, head, terms, marked });
 

@@ -1,7 +1,7 @@
 // @ts-check
 // The rows of buttons above the views: which view, which part of the model, which layer, which head.
 
-import { choice, element } from "./dom.js";
+import { choice, element, focusOf } from "./dom.js";
 import { ATTENTIONS, PARTS, ROWS } from "./inspection.js";
 import { VIEWS, partOf } from "./pane.js";
 
@@ -85,15 +85,4 @@ export function available(inspections, state) {
 /** @param {string} theme */
 export function nextTheme(theme) {
   return { auto: "light", light: "dark" }[theme] ?? "auto";
-}
-
-/**
- * Remember which button has the focus, for when it has been made anew.
- * @param {HTMLElement} node
- * @returns {(node: HTMLElement) => void}
- */
-function focusOf(node) {
-  const buttons = (/** @type {HTMLElement} */ within) => [...within.querySelectorAll("button")];
-  const place = buttons(node).indexOf(/** @type {any} */ (document.activeElement));
-  return (made) => (place >= 0 ? buttons(made)[place]?.focus() : undefined);
 }

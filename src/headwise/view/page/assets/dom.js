@@ -72,3 +72,14 @@ export function choice(label, options, chosen, choose) {
     element("span", { class: "choice-buttons" }, ...buttons),
   );
 }
+
+/**
+ * Remember which button has the focus, for when it has been made anew.
+ * @param {HTMLElement} node
+ * @returns {(node: HTMLElement) => void}
+ */
+export function focusOf(node) {
+  const buttons = (/** @type {HTMLElement} */ within) => [...within.querySelectorAll("button")];
+  const place = buttons(node).indexOf(/** @type {any} */ (document.activeElement));
+  return (made) => (place >= 0 ? buttons(made)[place]?.focus() : undefined);
+}

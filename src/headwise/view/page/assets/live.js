@@ -29,6 +29,7 @@ export class Live {
     this.panes = about.models.map((model, number) => new Pane(store, canForce(model.about) ? (position, piece) => this.force(number, position, piece) : null));
     this.panes.forEach((pane, number) => {
       pane.walk = (stack, layer, head) => this.walk(number, stack, layer, head);
+      pane.search = (beam) => this.search(number, beam);
     });
     const { reads, writes } = about.models[0].about;
     this.reads = reads;
@@ -119,6 +120,15 @@ export class Live {
   async walk(model, stack, layer, head) {
     const answer = await post("/api/walk", { ...this.question(this.store.state, model), stack, layer, head });
     return answer ?? { error: "The server does not answer." };
+  }
+
+  /** The best output with another beam size. @param {number} model @param {number} beam */
+  async search(model, beam) {
+    const answer = await post("/api/translate", { ...this.question(this.store.state, model), beam_size: beam, page: `${pageName}-tour` });
+    if (!answer?.inspection) return { error: answer?.error ?? "The server does not answer." };
+    const { translation, beam: nodes } = answer.inspection;
+    const chosen = nodes.filter((/** @type {any} */ { status }) => status === "chosen");
+    return { text: translation, logProb: Math.min(0, ...chosen.map((/** @type {any} */ node) => node.log_prob)) };
   }
 }
 

@@ -14,6 +14,7 @@ import { ProbabilitiesView } from "./probabilities.js";
 import { Readout } from "./readout.js";
 import { ScrollBox } from "./scroll.js";
 import { SoundView } from "./sound.js";
+import { TourView } from "./tour.js";
 import { WalkView } from "./walk.js";
 
 /**
@@ -42,6 +43,13 @@ function walkOf(pane) {
   return { node: view.node, update, move: (by) => view.move(by) };
 }
 
+/** @param {Pane} pane @returns {View} */
+function tourOf(pane) {
+  const { data } = pane.inspection;
+  const host = { ...pane.walkHost(), text: () => data.text, aligns: data.aligns, search: pane.search ?? undefined };
+  return new TourView(host);
+}
+
 const ofPairs = (/** @type {About} */ { reads, writes }) => reads === "pieces" && writes;
 
 /** @type {Record<string, {text: string, choices: string[], fits?: (about: About) => boolean, make: (pane: Pane, part: string) => View}>} */
@@ -55,6 +63,7 @@ export const VIEWS = {
   beam: { text: "Beam", choices: [], fits: (about) => ofPairs(about) && about.traced, make: (pane) => new BeamView(pane) },
   probabilities: { text: "Probabilities", choices: [], fits: ({ traced }) => traced, make: (pane) => new ProbabilitiesView(pane) },
   walk: { text: "Walk", choices: ["stack", "layer", "head"], fits: ({ walk }) => walk, make: walkOf },
+  tour: { text: "Tour", choices: [], fits: ({ walk }) => walk, make: tourOf },
 };
 const ATTENTION = ["picture", "sound", "lines", "matrix", "grid", "alignment"]; // views of attention weights
 const READ_OUT = ["picture", "sound", "lines", "matrix", "alignment"];
@@ -78,6 +87,8 @@ export class Pane {
     this.force = force;
     /** @type {((stack: string, layer: number, head: number) => Promise<any>) | null} a walk, where a server can be asked */
     this.walk = null;
+    /** @type {((beam: number) => Promise<any>) | null} the best output with this beam size, where a server can be asked */
+    this.search = null;
     this.texts = element("header", { class: "texts" });
     this.stage = element("div", { class: "stage" });
     this.readout = new Readout();

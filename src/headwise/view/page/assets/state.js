@@ -21,6 +21,9 @@ import { ROWS } from "./inspection.js";
  * @property {string} step of the walk; "" for the first
  * @property {[number, number] | null} cell of the step: row and column
  * @property {string} stack of the walk: "encoder" or "decoder"
+ * @property {string} card of the tour; "" for the first
+ * @property {string} knob what the card changes in its step; "" for nothing
+ * @property {string} language of the tour
  * @property {string} text of the explorer
  * @property {string} prefix of the explorer: what the translation must begin with
  * @property {number} beam size of the explorer's beam
@@ -43,6 +46,9 @@ export const START = {
   step: "",
   cell: null,
   stack: "encoder",
+  card: "",
+  knob: "",
+  language: "en",
   text: "",
   prefix: "",
   beam: 4,
@@ -91,6 +97,9 @@ const IN_THE_URL = {
   step: asText,
   cell: asCell,
   stack: asText,
+  card: asText,
+  knob: asText,
+  language: asText,
   text: asText,
   prefix: asText,
   beam: asNumber,

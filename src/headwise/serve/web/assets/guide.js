@@ -1,0 +1,54 @@
+// @ts-check
+// The tour for a chosen sentence, made when it is first opened. The address has its card and settings.
+
+import { element } from "./dom.js";
+import { readHash } from "./state.js";
+import { TourView } from "./tour.js";
+
+export class Guide {
+  /**
+   * @param {Omit<import("./tour.js").TourHost, "set">} host
+   * @param {() => string} theme
+   * @param {(place: any) => void} keep what the reader chose, for the address
+   */
+  constructor(host, theme, keep) {
+    this.host = host;
+    this.theme = theme;
+    this.keep = keep;
+    const { card, knob, language, cell } = readHash(location.hash);
+    this.place = { card, knob, language, cell };
+    this.button = element("button", { type: "button", id: "guide", "aria-expanded": "false", "aria-controls": "tour-panel", onclick: () => this.open(this.panel.hidden) }, "Tour");
+    this.panel = element("div", { id: "tour-panel", hidden: true });
+    this.node = element("section", { class: "look-inside", "aria-label": "Tour" }, element("p", {}, this.button, element("span", { class: "quiet" }, " the Transformer, card by card, on this sentence")), this.panel);
+    /** @type {TourView | null} */
+    this.view = null;
+  }
+
+  /** Show or hide the tour. @param {boolean} now */
+  open(now) {
+    this.panel.hidden = !now;
+    this.button.setAttribute("aria-expanded", String(now));
+    if (now && !this.view) {
+      this.view = new TourView({ ...this.host, set: (changes) => this.set(changes) });
+      this.panel.replaceChildren(this.view.node);
+    }
+    if (now) this.set({});
+  }
+
+  /** Another sentence. */
+  forget() {
+    this.view?.forget();
+    if (!this.panel.hidden) this.set({ cell: null });
+  }
+
+  /** @param {any} changes */
+  set(changes) {
+    Object.assign(this.place, changes);
+    this.keep(this.place);
+    this.update();
+  }
+
+  update() {
+    if (!this.panel.hidden) this.view?.update({ state: this.place, theme: this.theme() });
+  }
+}

@@ -1,0 +1,223 @@
+// @ts-check
+// View: a guided tour, card by card. A card asks for a prediction; then it shows the step with its operands, computed
+// from the recorded numbers of this text, and one setting to change. Texts are in tour.*.json, numbers never.
+
+import { ATTENTION_CARDS } from "./cards_attention.js";
+import { WRITING_CARDS } from "./cards_writing.js";
+import { SIGNED, WEIGHTS } from "./colours.js";
+import { choice, element, focusOf } from "./dom.js";
+import { Heatmap } from "./heatmap.js";
+import { label } from "./pieces.js";
+import { Walks } from "./steps.js";
+import { Writer, barList, curveOf, tableOf } from "./tour_parts.js";
+
+/** @typedef {{card: string, knob: string, language: string, cell: [number, number] | null}} TourState */
+/** @typedef {import("./walk.js").WalkHost & {text: () => string, aligns?: {layer: number | null, head: number | null}, search?: (beam: number) => Promise<{text: string, logProb: number, error?: string}>}} TourHost */
+/** @typedef {import("./cards_attention.js").Card} Card */
+/** @typedef {Record<string, import("./steps.js").Step>} Steps */
+
+const CARDS = { ...ATTENTION_CARDS, ...WRITING_CARDS };
+
+/** What a card asks of the host, for one text and setting. */
+export class Lesson {
+  /** @param {TourHost} host @param {TourState} state @param {Map<string, Promise<any>>} known answers for this text */
+  constructor(host, state, known) {
+    this.host = host;
+    this.state = state;
+    this.known = known;
+    this.row = state.cell ? state.cell[0] : null;
+  }
+
+  /** A row of a step: the chosen one, or the second. @param {import("./steps.js").Step} step */
+  rowOf(step) {
+    return Math.min(this.row ?? 1, step.rows.length - 1);
+  }
+
+  /** The setting chosen among some. @param {(string | number)[]} knobs @param {string | number} usual */
+  knobOf(knobs, usual) {
+    return knobs.find((knob) => String(knob) === this.state.knob) ?? usual;
+  }
+
+  /** @template T @param {string} key @param {() => Promise<T>} ask @returns {Promise<T>} */
+  once(key, ask) {
+    if (!this.known.has(key)) this.known.set(key, ask());
+    return /** @type {Promise<T>} */ (this.known.get(key));
+  }
+
+  /** @param {string} stack @param {number} layer @param {number} head @returns {Promise<Steps>} */
+  steps(stack, layer, head) {
+    return this.once(`${stack} ${layer} ${head}`, async () => {
+      const { walk, error } = await this.host.ask(stack, layer, head);
+      const found = walk && (await Walks.read(walk)).steps(stack, layer, head);
+      if (!found) throw new Error(error ?? walk?.note);
+      return Object.fromEntries(found.steps.map((step) => [step.id, step]));
+    });
+  }
+
+  own() {
+    return this.steps(Object.keys(this.host.figure)[0], 0, 0);
+  }
+
+  decoder() {
+    return this.steps("decoder", 0, 0);
+  }
+
+  /** A walk with the decoder's output. */
+  written() {
+    return this.decoder();
+  }
+
+  /** The head that aligns words, or one of the last layer. */
+  cross() {
+    const { layer, head } = this.host.aligns ?? { layer: null, head: null };
+    return this.steps("decoder", layer ?? this.host.figure.decoder.layers - 1, Math.max(0, head ?? 0));
+  }
+
+  /** All heads of the first layer. @returns {Promise<Steps[]>} */
+  async heads() {
+    const [stack, { heads }] = Object.entries(this.host.figure)[0];
+    const found = [];
+    for (let head = 0; head < heads[0]; head++) found.push(await this.steps(stack, 0, head));
+    return found;
+  }
+
+  /** @param {number} beam */
+  search(beam) {
+    return this.once(`beam ${beam}`, async () => {
+      const found = await /** @type {any} */ (this.host.search)(beam);
+      if (found.error) throw new Error(found.error);
+      return found;
+    });
+  }
+}
+
+export class TourView {
+  /** @param {TourHost} host */
+  constructor(host) {
+    this.host = host;
+    this.texts = JSON.parse(document.getElementById("tour")?.textContent ?? "{}");
+    this.names = Object.keys(CARDS).filter((name) => CARDS[name].fits?.(host.figure, host) ?? true);
+    const turn = (/** @type {number} */ by) => element("button", { type: "button", onclick: () => this.go(this.names[this.names.indexOf(this.card) + by]) });
+    [this.back, this.on] = [turn(-1), turn(1)];
+    this.contents = element("select", { onchange: () => this.go(this.contents.value) });
+    this.languages = element("select", { onchange: () => host.set({ language: this.languages.value }) }, ...Object.keys(this.texts).map((name) => element("option", { value: name, lang: name }, this.texts[name].language)));
+    this.body = element("div", { class: "card" });
+    this.spoken = element("p", { class: "spoken", "aria-live": "polite" });
+    this.node = element("div", { class: "tour" }, element("div", { class: "tour-bar" }, this.back, this.contents, this.on, this.languages), this.body, this.spoken);
+    /** @type {Map<string, number>} predictions by card */
+    this.answers = new Map();
+    /** @type {Map<string, Promise<any>>} */
+    this.known = new Map();
+    /** @type {(() => void)[]} what is drawn again when the theme or the width changes */
+    this.redraw = [];
+    this.card = this.names[0];
+    this.drawn = "";
+    this.theme = "light";
+  }
+
+  /** Ask again: the input has changed. */
+  forget() {
+    this.known = new Map();
+    this.drawn = "";
+  }
+
+  /** @param {string} card */
+  go(card) {
+    this.host.set({ card, knob: "", cell: null });
+  }
+
+  /** @param {number} answer */
+  predict(answer) {
+    this.answers.set(this.card, answer);
+    this.host.set({});
+  }
+
+  /** @param {{state: TourState, theme: string}} seen */
+  update({ state, theme }) {
+    this.theme = theme;
+    this.card = this.names.includes(state.card) ? state.card : this.names[0];
+    const language = state.language in this.texts ? state.language : Object.keys(this.texts)[0];
+    const wanted = JSON.stringify([this.card, language, state.knob, state.cell, this.answers.get(this.card)]);
+    if (wanted === this.drawn) return this.redraw.forEach((draw) => draw());
+    this.drawn = wanted;
+    this.show(wanted, language, new Lesson(this.host, state, this.known));
+  }
+
+  /** @param {string} wanted @param {string} language @param {Lesson} lesson */
+  async show(wanted, language, lesson) {
+    /** @type {Card | string} */
+    const card = await CARDS[this.card].show(lesson).catch((/** @type {Error} */ error) => error.message);
+    if (wanted !== this.drawn) return;
+    const { common, cards } = this.texts[language];
+    this.write = new Writer(common, cards[this.card], language);
+    this.bar(common, cards, language);
+    const focused = focusOf(this.body);
+    this.redraw = [];
+    this.body.replaceChildren(...(typeof card === "string" ? [element("p", { class: "empty" }, card)] : this.parts(card)));
+    this.body.dataset.card = this.card;
+    focused(this.body);
+    this.redraw.forEach((draw) => draw());
+  }
+
+  /** @param {any} common @param {any} cards @param {string} language */
+  bar(common, cards, language) {
+    const at = this.names.indexOf(this.card);
+    this.back.textContent = common.back;
+    this.on.textContent = common.next;
+    [this.back.disabled, this.on.disabled] = [at === 0, at === this.names.length - 1];
+    this.node.lang = this.languages.value = language;
+    this.languages.setAttribute("aria-label", common.language);
+    this.contents.setAttribute("aria-label", common.contents);
+    this.contents.replaceChildren(...this.names.map((name, number) => element("option", { value: name }, `${number + 1} / ${this.names.length} ${cards[name].title}`)));
+    this.contents.value = this.card;
+    this.spoken.textContent = this.contents.selectedOptions[0].textContent;
+  }
+
+  /** The prediction and, once it was made, the step. @param {Card} card @returns {Node[]} */
+  parts(card) {
+    const write = /** @type {Writer} */ (this.write);
+    const answer = this.answers.get(this.card);
+    const choices = card.choices?.map((one) => (typeof one === "number" ? write.written(one) : one)) ?? write.card.options;
+    const mark = (/** @type {number} */ at) => (answer === undefined ? null : at === card.right ? "right" : at === answer ? "wrong" : null);
+    const buttons = choices.map((/** @type {string} */ text, /** @type {number} */ at) => element("button", { type: "button", class: mark(at), "aria-pressed": String(at === answer), onclick: () => this.predict(at) }, text));
+    const asked = [element("h2", {}, write.card.title), element("p", { class: "question" }, ...write.text(write.card.question, card.numbers)), element("div", { class: "tour-choices", role: "group", "aria-label": write.common.predict }, ...buttons)];
+    if (answer === undefined) return [...asked, element("p", { class: "note" }, write.common.predict)];
+    const verdict = answer === card.right ? write.common.right : write.text(write.common.wrong, { right: choices[card.right] });
+    return [...asked, element("p", { class: "verdict", role: "status" }, ...[verdict].flat()), element("p", { class: "sentence" }, ...write.text(write.card.text, card.numbers)), this.settings(card, write), ...this.pictures(card, write)];
+  }
+
+  /** @param {Card} card @param {Writer} write */
+  settings({ rows, row, knobs, knob }, write) {
+    const parts = [];
+    if (knobs) parts.push(choice(write.card.knob, knobs.map((value) => ({ value, text: write.knob(value) })), knob, (value) => this.host.set({ knob: String(value) })));
+    if (rows) {
+      const select = element("select", { onchange: () => this.host.set({ cell: [Number(select.value), 0] }) }, ...rows.map((name, at) => element("option", { value: at }, `${at + 1}: ${label(name)}`)));
+      select.value = String(row);
+      parts.push(element("label", {}, `${write.common.token} `, select));
+    }
+    return element("div", { class: "tour-settings" }, ...parts);
+  }
+
+  /** @param {Card} card @param {Writer} write @returns {Node[]} */
+  pictures({ drawings, bars, chance, table, curve, row }, write) {
+    const parts = [];
+    if (drawings) parts.push(element("div", { class: "drawings" }, ...drawings.map((one) => this.drawing(one, row, write))));
+    if (bars) parts.push(barList(bars, chance, write));
+    if (table) parts.push(tableOf(table, write));
+    if (curve) parts.push(curveOf(curve, write.card.title));
+    return parts;
+  }
+
+  /** @param {import("./cards_attention.js").Drawing} drawing @param {number | undefined} row @param {Writer} write */
+  drawing({ title, numbers, rows, columns = [], share }, row, write) {
+    const choose = (/** @type {import("./heatmap.js").Cell} */ cell) => cell.row >= 0 && row !== undefined && this.host.set({ cell: [cell.row, 0] });
+    const heatmap = new Heatmap(rows, columns, { point: () => {}, click: choose });
+    const extent = Math.max(1e-9, ...[...numbers.values].map((value) => (Number.isFinite(value) ? Math.abs(value) : 0)));
+    const place = share ? Math.sqrt : (/** @type {number} */ value) => (Number.isFinite(value) ? 0.5 + value / extent / 2 : Number.NaN);
+    const size = `${numbers.rows} × ${numbers.columns}`;
+    heatmap.canvas.setAttribute("aria-label", `${title}, ${size}`);
+    const marked = row === undefined || row >= numbers.rows ? null : /** @type {import("./state.js").Mark} */ ({ side: "q", index: row });
+    this.redraw.push(() => heatmap.draw(numbers, place, share ? WEIGHTS : SIGNED, marked, this.theme));
+    return element("figure", {}, element("figcaption", {}, element("b", {}, title), ` ${size}`), heatmap.node);
+  }
+}

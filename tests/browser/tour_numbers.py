@@ -1,0 +1,265 @@
+"""What the cards of the tour must show, computed by torch from the recorded steps of the model."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+OUTPUTS = 8  # of the tokens after a row, those that cards list
+CHOSEN_ROW = 1
+Numbers = dict[str, float]
+
+
+def tensor(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def bars(values: Tensor) -> Numbers:
+    return {f"bar.{i}": value for i, value in enumerate(values.tolist())}
+
+
+class Expected:
+    """The numbers of each card for one text.
+
+    Args:
+        model: a translation model.
+        text: its input.
+        beam: the beam size of the output that is walked through.
+        aligns: layer and head of the cards about cross-attention.
+    """
+
+    def __init__(self, model: Any, text: str, beam: int, aligns: tuple[int, int]) -> None:
+        self.model, self.text, self.beam = model, text, beam
+        record = model.walks(text, beam_size=beam, n_best=1)
+        self.heads = [self._steps(record, "encoder", 0, head) for head in range(record.figure["encoder"].heads[0])]
+        self.encoder, self.decoder = self.heads[0], self._steps(record, "decoder", 0, 0)
+        self.crossing = self._steps(record, "decoder", *aligns)
+        self.network = model.network
+
+    @staticmethod
+    def _steps(record: Any, stack: str, layer: int, head: int) -> dict[str, Any]:
+        return {step.id: step for step in record.steps(stack, layer, head)}
+
+    def card(self, name: str, knob: str = "", row: int = CHOSEN_ROW) -> Numbers:
+        cards: dict[str, Callable[[str, int], Numbers]] = {
+            one.removeprefix("_card_").replace("_", "-"): getattr(self, one)
+            for one in dir(self)
+            if one.startswith("_card_")
+        }
+        return cards[name](knob, row)
+
+    def values(self, step: str, steps: dict[str, Any] | None = None) -> Tensor:
+        return tensor((steps or self.encoder)[step].values)
+
+    def _scores(self, scaled: bool) -> Tensor:
+        q, k = self.values("self_attn.queries"), self.values("self_attn.keys")
+        return q @ k.T / (q.size(1) ** 0.5 if scaled else 1)
+
+    def _card_recurrence(self, knob: str, row: int) -> Numbers:
+        n = len(self.encoder["embeddings"].rows) * int(knob or 1)
+        return {"recurrent": n - 1, "path": 1, "pairs": n * n, "tokens": n}
+
+    def _crossing(self, row: int) -> Numbers:
+        weights = self.values("cross_attn.softmax", self.crossing)
+        n = weights.size(1)
+        return {"weight": weights[row].max().item(), "tokens": n, "chance": 1 / n} | bars(weights[row])
+
+    def _card_alignment(self, knob: str, row: int) -> Numbers:
+        return self._crossing(row)
+
+    def _card_cross(self, knob: str, row: int) -> Numbers:
+        read, n = self.values("cross_attn.softmax", self.crossing).shape
+        return self._crossing(row) | {"read": read, "pairs": read * n}
+
+    def _card_tokens(self, knob: str, row: int) -> Numbers:
+        n = len(self.encoder["embeddings"].rows)
+        words = {"tokens": n, "words": len(self.text.split()), "characters": len(self.text)}
+        return words | {f"cell.0.{i}": i for i in range(n)}
+
+    def _card_embeddings(self, knob: str, row: int) -> Numbers:
+        front = self.network.src_embeddings
+        ids = [*self.model.tokenizer.encode(self.text), self.model.tokenizer.eos_id]
+        width = front.tokens.weight.size(1)
+        return {
+            "d_model": width,
+            "scale": width**0.5,
+            "value": front.tokens.weight[ids[row], 0].item() * width**0.5,
+        }
+
+    def _card_positions(self, knob: str, row: int) -> Numbers:
+        e, p = self.values("embeddings"), self.values("position-codes")
+        other = 0
+        bare = (e[row] @ e[other]).item()
+        if knob == "off":
+            return {"here": bare, "swapped": bare, "bare": bare}
+        here, swapped = ((e[row] + p[i]) @ (e[other] + p[j]) for i, j in ((row, other), (other, row)))
+        return {"here": here.item(), "swapped": swapped.item(), "bare": bare}
+
+    def _card_by_hand(self, knob: str, row: int) -> Numbers:
+        q, k, v = (self.values(f"self_attn.{name}")[:3, :2] for name in ("queries", "keys", "values"))
+        products = k @ q[row]
+        weights = (products / 2**0.5).softmax(0)
+        result = weights @ v
+        table = torch.cat([k, v, products[:, None], weights[:, None]], 1)
+        cells = {f"cell.{i}.{j}": x for i, line in enumerate(table.tolist()) for j, x in enumerate(line)}
+        best = products.argmax()
+        return cells | {
+            "q0": q[row, 0].item(),
+            "q1": q[row, 1].item(),
+            "two": 2,
+            "product": products[best].item(),
+            "weight": weights[best].item(),
+            "o0": result[0].item(),
+            "o1": result[1].item(),
+        }
+
+    def _card_scores(self, knob: str, row: int) -> Numbers:
+        raw = self._scores(scaled=False)[row]
+        d_k = self.values("self_attn.queries").size(1)
+        return {"d_k": d_k, "product": raw.max().item(), "tokens": raw.numel(), "mean": raw.mean().item()}
+
+    def _card_scale(self, knob: str, row: int) -> Numbers:
+        scaled, unscaled = self._scores(scaled=True)[row].softmax(0), self._scores(scaled=False)[row].softmax(0)
+        numbers = {"root": self.values("self_attn.queries").size(1) ** 0.5, "chance": 1 / scaled.numel()}
+        numbers |= {"scaled": scaled.max().item(), "unscaled": unscaled.max().item()}
+        return numbers | bars(unscaled if knob == "off" else scaled)
+
+    def _card_softmax(self, knob: str, row: int) -> Numbers:
+        scores = self._scores(scaled=True)[row]
+        total = (scores - scores.max()).exp().sum().item()
+        numbers = {"score": scores.max().item(), "total": total, "weight": 1 / total, "one": 1, "whole": 1}
+        return numbers | {"chance": 1 / scores.numel()} | bars(scores.softmax(0))
+
+    def _card_weighted_sum(self, knob: str, row: int) -> Numbers:
+        weights, values = self._scores(scaled=True)[row].softmax(0), self.values("self_attn.values")
+        result, mean = weights @ values, values.mean(0)
+        return {
+            "result": (mean if knob == "even" else result)[0].item(),
+            "distance": (values - result).norm(dim=1).min().item(),
+            "even": (mean - result).norm().item(),
+        }
+
+    def _card_heads(self, knob: str, row: int) -> Numbers:
+        weights = torch.stack([self.values("self_attn.softmax", steps)[row] for steps in self.heads])
+        heads, n = weights.shape
+        return {
+            "heads": heads,
+            "distinct": weights.argmax(1).unique().numel(),
+            "chance": n * (1 - (1 - 1 / n) ** heads),
+        }
+
+    def _card_concat(self, knob: str, row: int) -> Numbers:
+        attention = self.network.encoder.layers[0].self_attn
+        joined = self.values("self_attn.concat")
+        heads = len(self.heads)
+        d_v, change = joined.size(1) // heads, 0.0
+        if knob:
+            part = slice(int(knob) * d_v, (int(knob) + 1) * d_v)
+            lost = joined[row, part] @ attention.o_proj.weight.double()[:, part].T
+            change = (lost.norm() / self.values("self_attn.heads")[row].norm()).item()
+        return {"heads": heads, "d_v": d_v, "width": heads * d_v, "d_model": joined.size(1), "change": change}
+
+    def _card_residual(self, knob: str, row: int) -> Numbers:
+        x, output = self.values("embedded")[row], self.values("self_attn.heads")[row]
+        result = output if knob == "off" else x + output
+        near = {"x": cosine_similarity(result, x, dim=0), "output": cosine_similarity(result, output, dim=0)}
+        return {name: value.item() for name, value in near.items()} | {"chance": x.numel() ** -0.5}
+
+    def _card_norm(self, knob: str, row: int) -> Numbers:
+        x = self.values("self_attn.add")[row]
+        normed = torch.nn.functional.layer_norm(x, x.shape, eps=self.encoder["self_attn.norm"].settings["eps"])
+        deviation = x.std(correction=0).item()
+        return {"mean": x.mean().item(), "deviation": deviation, "normed": normed.std(correction=0).item()}
+
+    def _card_feed_forward(self, knob: str, row: int) -> Numbers:
+        up = self.network.encoder.layers[0].ffn.up_proj
+        inside = up(self.values("self_attn.norm")[row].float()).relu()
+        return {"count": int((inside > 0).sum()), "d_ff": inside.numel(), "chance": inside.numel() / 2}
+
+    def _card_memory(self, knob: str, row: int) -> Numbers:
+        tokens, width = self.values("memory", self.decoder).shape
+        return {"tokens": tokens, "d_model": width, "recurrent": 1}
+
+    def _card_mask(self, knob: str, row: int) -> Numbers:
+        q, k = self.values("self_attn.queries", self.decoder), self.values("self_attn.keys", self.decoder)
+        scores = q @ k.T / q.size(1) ** 0.5
+        mask = torch.ones_like(scores, dtype=torch.bool).tril()
+        opened = scores.softmax(1)
+        weights = opened if knob == "off" else scores.masked_fill(~mask, -math.inf).softmax(1)
+        numbers = {"visible": row + 1, "hidden": int((~mask).sum()), "pairs": scores.numel()}
+        numbers |= {"later": opened[row, row + 1 :].sum().item()}
+        return numbers | {"chance": 1 / (len(q) if knob == "off" else row + 1)} | bars(weights[row])
+
+    def _logits(self) -> Tensor:
+        hidden = self.values("output", self.decoder).float()
+        with torch.inference_mode():
+            return self.network.logits(hidden[None])[0].double()
+
+    def _predicted(self, row: int) -> Numbers:
+        logits = self._logits()[row]
+        best = logits.softmax(0).max().item()
+        return {"logit": logits.max().item(), "probability": best, "size": logits.numel(), "chance": 1 / logits.numel()}
+
+    def _card_logits(self, knob: str, row: int) -> Numbers:
+        shown = self.values("probabilities", self.decoder)[row]
+        return self._predicted(row) | bars(shown.sort(descending=True).values[:OUTPUTS])
+
+    def _card_greedy(self, knob: str, row: int) -> Numbers:
+        probabilities = self._logits().softmax(1)[:-1]
+        read = self.decoder["probabilities"].rows
+        favourites = self.model.tokenizer.pieces(probabilities.argmax(1).tolist())
+        agree = sum(one == other for one, other in zip(favourites, read[1:], strict=True))
+        numbers = {"steps": len(probabilities), "agree": agree, "least": probabilities.max(1).values.min().item()}
+        return numbers | {f"cell.{i}.0": x for i, x in enumerate(probabilities.max(1).values.tolist())}
+
+    def _translated(self, beam: int) -> Any:
+        return self.model.translate([self.text], beam_size=beam, n_best=1)[0]
+
+    def _card_beam(self, knob: str, row: int) -> Numbers:
+        size = int(knob or 4)
+        greedy, found = map(self._translated, (1, size))
+        shown = [greedy, found][: 1 + (greedy.text != found.text)]
+        numbers = {"one": greedy.log_prob, "several": found.log_prob, "size": size}
+        return numbers | bars(tensor([one.log_prob for one in shown]).exp())
+
+    def _card_temperature(self, knob: str, row: int) -> Numbers:
+        logits = self.values("logits", self.decoder)[row]
+        best = {name: (logits / heat).softmax(0).max().item() for name, heat in self._heats().items()}
+        shares = (logits / float(knob or 1)).softmax(0).sort(descending=True).values
+        numbers = {"low": 0.5, "one": 1, "high": 2, "shown": logits.numel(), "chance": 1 / logits.numel()}
+        return numbers | best | bars(shares[:OUTPUTS])
+
+    @staticmethod
+    def _heats() -> dict[str, float]:
+        return {"cold": 0.5, "plain": 1, "warm": 2}
+
+    def _card_loss(self, knob: str, row: int) -> Numbers:
+        numbers = self._predicted(row)
+        loss, guess = -math.log(numbers["probability"]), math.log(numbers["size"])
+        return {
+            "probability": numbers["probability"],
+            "size": numbers["size"],
+            "loss": loss,
+            "guess": guess,
+            "bar.0": loss,
+            "chance": guess,
+        }
+
+    def _card_warm_up(self, knob: str, row: int) -> Numbers:
+        warmup, width = int(knob or 4000), self.values("embeddings").size(1)
+        rate = [width**-0.5 * min(step**-0.5, step * warmup**-1.5) for step in (warmup, 4 * warmup)]
+        steps = {"warmup": warmup, "later": 4 * warmup, "last": 64000, "d_model": width}
+        return steps | {"peak": rate[0], "rate": rate[1]}
+
+    def _card_families(self, knob: str, row: int) -> Numbers:
+        n = len(self.encoder["embeddings"].rows)
+        return {"tokens": n, "pairs": n * n, "triangle": n * (n + 1) / 2}
+
+    def _card_pictures(self, knob: str, row: int) -> Numbers:
+        patch = int(knob or 16)
+        patches = (224 // patch) ** 2
+        sound = {"seconds": 30, "frames": 1500}
+        return {"side": 224, "patch": patch, "patches": patches, "pairs": patches**2} | sound
