@@ -30,6 +30,8 @@
 #         are the figures those of the pages? A quarter of an hour of one core; ARGS='--data DIR' (../shared/data), '--only trec'
 # sentence-model  train and pack the English-German sentence model of a release, within an hour on two cores; gets its data
 #         from manythings.org (Tatoeba, CC BY 2.0 FR) or from DATA=deu-eng.zip
+# course-models  the three small models of the course (dates, English-German sentences, characters of a text; 8 MB together)
+#         within 90 minutes of one core, from DATA as above and TEXT=FILE, plain text such as the plays of Shakespeare
 # peers   only set up .venv-peers, the environment of the benchmarks
 # clean   remove .venv, .venv-peers and everything built
 #
@@ -48,7 +50,7 @@ SENTENCES := https://www.manythings.org/anki/deu-eng.zip
 DATA := build/deu-eng.zip
 
 .PHONY: demo test test-smaller test-all test-thorough test-commands test-native test-busy test-pythons test-distributed gpu-check check-processors published check mutants ci ci-full \
-  sanitize wheels browser docs bench bench-quick quality task-pages sentence-model peers clean
+  sanitize wheels browser docs bench bench-quick quality task-pages sentence-model course-models peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -160,6 +162,10 @@ task-pages: $(VENV)/.dev
 
 sentence-model: $(DATA) $(VENV)/.web
 	@$(BIN)/python benchmarks/sentence_model.py $(DATA) $(ARGS)
+
+course-models: $(DATA) $(VENV)/.web
+	@test -n "$(TEXT)" || { echo "make course-models: add TEXT=FILE, a plain text for the language model"; exit 2; } >&2
+	@$(BIN)/python benchmarks/course_models.py $(DATA) $(TEXT) $(ARGS)
 
 build/deu-eng.zip:
 	@mkdir -p build

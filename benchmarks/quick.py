@@ -84,6 +84,11 @@ RUNS = {
     "bench": Run(once(), ("ctranslate2", "onnxruntime")),  # not --model: see decoding.check_agreement
     "contacts": Run(once()),
     "coreference": Run(once("{data}/model", "--data", "{data}")),
+    "course_models": Run(
+        once("{data}", "{data}/test.en", "--out", "{data}/course", "--set", *SHORT[:5], "train.threads=1",
+             "model.d_model=32", "model.d_ff=64", "model.n_heads=2", "model.n_decoder_layers=1", "data.vocab_size=300"),
+        ("ziglang",),
+    ),
     "decoding": Run(once(), ("ctranslate2",)),
     "drafts": Run(once("{data}/model", *SOURCE, "--memory", "{data}/train.tsv")),
     "encoders": Run(once(), ("ctranslate2", "onnxruntime", "onnx")),
