@@ -176,7 +176,7 @@ export const ATTENTION_CARDS = {
       const chosen = knob === "even" ? even : recorded;
       const sums = weightedSums(chosen, values);
       const [model, mean] = [weightedSums(recorded, values)[row], weightedSums(even, values)[row]];
-      const near = rowsOf(values).map((value) => -lengthOf(minus(value, model)));
+      const near = rowsOf(values).map((value, at) => (recorded[row][at] > 0 ? -lengthOf(minus(value, model)) : Number.NEGATIVE_INFINITY));
       const { best, ...choices } = candidates(values.rows, near);
       const numbers = { token: label(weights.rows[row]), best: label(values.rows[best]), result: sums[row][0], distance: -near[best], even: lengthOf(minus(mean, model)) };
       return { ...choices, numbers, drawings: [redrawn("A", chosen, weights, true), drawingOf("V", values), redrawn("A V", sums, steps["self_attn.weighted-sum"])], rows: weights.rows, row, knobs, knob };

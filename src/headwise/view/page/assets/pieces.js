@@ -4,11 +4,12 @@
 const BLANK = "▁"; // how a tokenizer shows the blank in front of a piece
 
 /**
- * A piece without the mark for its blank; a blank that is a piece of its own stays visible.
+ * A piece without the mark for its blank; blanks and line breaks that are pieces of their own stay visible.
  * @param {string} piece
  */
 export function label(piece) {
-  return (piece.startsWith(BLANK) ? piece.slice(1) : piece).replaceAll(BLANK, "␣") || "␣";
+  const plain = (piece.startsWith(BLANK) ? piece.slice(1) : piece).replaceAll(BLANK, "␣");
+  return plain.trim() ? plain : plain.replaceAll("\n", "⏎").replaceAll(" ", "␣") || "␣";
 }
 
 /**
