@@ -28,11 +28,11 @@ TRANSLATOR_VARIABLE = "HEADWISE_SENTENCE_MODEL"
 TRANSLATOR = ROOT / os.environ.get(TRANSLATOR_VARIABLE, "build/sentence-model/headwise-en-de.html")
 TRANSLATOR_MARKER = "<!-- translator -->"
 TRANSLATOR_TEXT = "Where did you buy that book?"
-# A browser loads the page when the reader opens it: before, the frame is not visible.
-TRANSLATOR_FRAME = f"""<details class="walk" markdown="0">
-<summary><strong>Walk through a translation in your browser</strong>: a small English-German model with every number of
-its computation, {{size}}. It needs no server, and no text leaves your computer.</summary>
-<iframe src="translator.html#text={quote(TRANSLATOR_TEXT)}&amp;walk=1" title="English-German model"
+# The first card of the tour; a browser loads the page when it comes near the window.
+TRANSLATOR_FRAME = f"""<details class="walk" markdown="0" open>
+<summary><strong>Learn the Transformer in your browser</strong>: a tour in cards, with the numbers of a small
+English-German model for your own sentence, {{size}}. It needs no server, and no text leaves your computer.</summary>
+<iframe src="translator.html#view=tour&amp;text={quote(TRANSLATOR_TEXT)}" title="English-German model"
 loading="lazy"></iframe>
 </details>
 

@@ -101,17 +101,14 @@ def test_formulas_are_drawn(site: str, new_page: Callable[..., Any]) -> None:
     assert "\\" not in page.locator("math").first.text_content()
 
 
-def test_the_front_page_walks_through_a_model_when_asked(site: str, new_page: Callable[..., Any]) -> None:
-    page, loaded = new_page(site), list[str]()
-    page.on("request", lambda request: loaded.append(request.url))
+def test_the_front_page_begins_with_the_first_card(site: str, new_page: Callable[..., Any]) -> None:
+    page = new_page(site)
     page.goto(site)
-    page.wait_for_load_state("networkidle")
-    assert not [url for url in loaded if "translator.html" in url], "nothing is loaded before"
-    page.locator("details.walk summary").press("Enter")
+    page.locator("details.walk").scroll_into_view_if_needed()
     inside = page.frame_locator("details.walk iframe")
-    expect(inside.locator(".walk-panel h2")).to_have_text("Embeddings")
+    expect(inside.locator(".card h2")).to_have_text("Why not recurrence?")
     inside.get_by_role("button", name="Next").click()
-    expect(inside.locator(".walk-panel h2")).to_have_text("Positional encoding")
+    expect(inside.locator('.card[data-card="alignment"] .question')).to_be_visible()
     assert page.locator("details.walk").bounding_box()["height"] > 400
 
 

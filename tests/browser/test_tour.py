@@ -12,7 +12,7 @@ from browser.walked import page_writer
 from playwright.sync_api import expect
 
 import headwise
-from headwise.evaluate.pages.document import inspection_page
+from headwise.evaluate.pages.document import inspection_page, script_text
 from headwise.models.load import translation_folder
 from headwise.serve.web.page import export_page
 from headwise.view.page.contents import page_contents
@@ -176,6 +176,12 @@ def test_the_exported_page_has_the_same_cards(
     assert violations(shown) == []
     shown.reload()
     expect(shown.locator('.card[data-card="pictures"]')).to_be_visible()
+
+
+def test_tokens_without_letters_are_visible(new_page: Callable[..., Any]) -> None:
+    page = new_page()
+    page.add_script_tag(content=f"{script_text('pieces.js')}; globalThis.label = label;")
+    assert page.evaluate('[" ", "\\n", "▁", "▁a", "▁▁"].map(label)') == ["␣", "⏎", "␣", "a", "␣"]
 
 
 def test_a_page_without_a_server_has_no_beam_to_change(

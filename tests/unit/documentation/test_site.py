@@ -53,7 +53,7 @@ def test_the_front_page_has_the_translator_if_it_was_built(tmp_path: Path, monke
     built = tmp_path / "model.html"
     built.write_bytes(bytes(4_100_000))
     found, missing = hooks.with_translator(page, built), hooks.with_translator(page, tmp_path / "missing.html")
-    assert '<iframe src="translator.html#' in found and 'loading="lazy"' in found and "4.1 MB" in found
+    assert '<iframe src="translator.html#view=tour&' in found and 'loading="lazy"' in found and "4.1 MB" in found
     assert "translator.html" not in missing and "how-to/web-walk.png" in missing
     monkeypatch.setattr(hooks, "TRANSLATOR", tmp_path / "missing.html")
     hooks.check_translator()  # it was not named

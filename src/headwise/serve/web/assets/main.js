@@ -207,7 +207,7 @@ function show(unit, alternatives, weights, read, wrote) {
   if (wish.has("walk")) look?.open(true);
   if (wish.get("view") === "tour") {
     guide?.open(true);
-    guide?.node.scrollIntoView();
+    setTimeout(() => scrollTo(0, scrollY + (guide?.node.getBoundingClientRect().top ?? 0) - 8)); // only in this frame
   }
   wish.delete("view");
   store.subscribe(draw);
