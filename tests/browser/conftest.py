@@ -105,14 +105,16 @@ def model_paths(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[s
     }
 
 
-def write_model(folder: Path, shape: dict[str, Any], tokenizer: Tokenizer, about: dict[str, Any]) -> Path:
+def write_model(
+    folder: Path, shape: dict[str, Any], tokenizer: Tokenizer, about: dict[str, Any], gain: float = 1.7
+) -> Path:
     torch.manual_seed(1)
     settings = {"d_model": 16, "vocab_size": tokenizer.vocab_size, **shape}
     model = from_dict({"model": settings}, "test").model
     network = build_network(model).eval()
     with torch.no_grad():
         for parameter in network.parameters():
-            parameter.mul_(1.7)  # or attention would be even
+            parameter.mul_(gain)  # or attention would be even
     decode = SearchSettings(beam_size=3, max_length_factor=1.0, max_length_extra=4)
     write_settings(folder, replace(RunConfig(), model=model, decode=decode), tokenizer, about)
     write_weights(folder, parameters_of(network), "# A model\n")

@@ -1,20 +1,26 @@
 """The guided tour: every card, its prediction, and every number on it, which torch computes again."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from browser.axe import violations
+from browser.conftest import SHAPES, write_model
 from browser.tour_numbers import Expected, Numbers
 from browser.walked import page_writer
 from playwright.sync_api import expect
 
 import headwise
+from headwise.cli.commands.explore import CONTENTS
 from headwise.evaluate.pages.document import inspection_page, script_text
 from headwise.models.load import translation_folder
+from headwise.serve.explorer.answers import ExplorerModel
+from headwise.serve.explorer.server import ExplorerServer
 from headwise.serve.web.page import export_page
+from headwise.text.tokens.tokenizer import Tokenizer
 from headwise.view.page.contents import page_contents
 
 TEXT = "A dog runs across the field ."
@@ -32,20 +38,36 @@ BY_HAND_ROW = 0
 
 
 @pytest.fixture(scope="module")
-def expected(model_paths: dict[str, Path]) -> Expected:
-    model = headwise.load(model_paths["transformer"], "cpu")
+def path(tmp_path_factory: pytest.TempPathFactory, model_paths: dict[str, Path]) -> Path:
+    """A model whose attention is neither even nor on one token."""
+    tokenizer = Tokenizer.load(model_paths["transformer"] / "tokenizer.json")
+    return write_model(tmp_path_factory.mktemp("tour") / "model", SHAPES["transformer"], tokenizer, {}, gain=0.75)
+
+
+@pytest.fixture(scope="module")
+def address(path: Path) -> Iterator[str]:
+    """An explorer of the model."""
+    with ExplorerServer([ExplorerModel("a model", headwise.load(path, "cpu"), CONTENTS)], port=0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.url
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def expected(path: Path) -> Expected:
+    model = headwise.load(path, "cpu")
     aligns = page_contents(model.attend(TEXT, beam_size=4))["aligns"]
     layer, head = aligns["layer"], aligns["head"]
     return Expected(model, TEXT, 4, (2 if layer is None else layer, head or 0))
 
 
 @pytest.fixture
-def toured(new_page: Callable[..., Any], explorer: str) -> Callable[..., Any]:
+def toured(new_page: Callable[..., Any], address: str) -> Callable[..., Any]:
     """Opens a card in the explorer."""
 
     def open_page(hash: str = "", **options: Any) -> Any:
-        shown = new_page(allowed=explorer, **options)
-        shown.goto(f"{explorer}#view=tour&text={quote(TEXT)}&{hash}")
+        shown = new_page(allowed=address, **options)
+        shown.goto(f"{address}#view=tour&text={quote(TEXT)}&{hash}")
         expect(shown.locator(".card h2")).not_to_be_empty()
         return shown
 
@@ -155,10 +177,10 @@ def test_other_families_have_the_cards_that_fit(new_page: Callable[..., Any], tm
 
 
 def test_the_exported_page_has_the_same_cards(
-    new_page: Callable[..., Any], model_paths: dict[str, Path], expected: Expected, tmp_path: Path
+    new_page: Callable[..., Any], path: Path, expected: Expected, tmp_path: Path
 ) -> None:
     """From a file, on a phone; its numbers are those of 8 bits."""
-    export_page(translation_folder(model_paths["transformer"]), tmp_path / "page.html")
+    export_page(translation_folder(path), tmp_path / "page.html")
     shown = new_page(width=390)
     shown.goto(f"{(tmp_path / 'page.html').as_uri()}#view=tour&text={quote(TEXT)}")
     counted = {"recurrent", "pairs", "tokens", "d_model", "d_k", "d_ff", "heads", "size", "warmup", "patches", "root"}
@@ -185,9 +207,9 @@ def test_tokens_without_letters_are_visible(new_page: Callable[..., Any]) -> Non
 
 
 def test_a_page_without_a_server_has_no_beam_to_change(
-    new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path
+    new_page: Callable[..., Any], path: Path, tmp_path: Path
 ) -> None:
-    model = headwise.load(model_paths["transformer"], "cpu")
+    model = headwise.load(path, "cpu")
     record, trace = model.look_inside(TEXT)
     contents = page_contents(record, trace, "a model", walks=model.walks(TEXT))
     (tmp_path / "page.html").write_text(inspection_page([contents]), encoding="utf-8")
