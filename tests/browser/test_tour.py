@@ -159,6 +159,10 @@ def test_the_keyboard_suffices(toured: Callable[..., Any]) -> None:
     shown.keyboard.press("Enter")
     expect(shown.get_by_role("button", name="off", exact=True)).to_have_attribute("aria-pressed", "true")
     assert shown.evaluate("document.activeElement.textContent") == "off"
+    before = shown.evaluate("location.hash")
+    shown.keyboard.press("ArrowDown")
+    shown.wait_for_function("() => scrollY > 0")
+    assert shown.evaluate("location.hash") == before
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "llama", "t5", "gpt_neox"])
@@ -198,6 +202,20 @@ def test_the_exported_page_has_the_same_cards(
     assert violations(shown) == []
     shown.reload()
     expect(shown.locator('.card[data-card="pictures"]')).to_be_visible()
+    answered(shown, "pictures")
+    shown.get_by_label("Text", exact=True).fill("Zwei Männer")
+    shown.keyboard.press("Control+Enter")
+    expect(shown.locator("#details .source")).to_have_text("Zwei Männer")
+    expect(shown.locator(".verdict")).to_have_count(0)
+    assert answered(shown, "pictures")["patches"] == 196 and "Zwei" in shown.evaluate("location.hash")
+
+
+def test_a_long_row_shows_its_greatest_weights(toured: Callable[..., Any]) -> None:
+    shown = toured(f"card=mask&text={quote('Zwei Männer reden . ' * 9)}")  # most weights are zero
+    expect(shown.locator(".pane .source")).to_contain_text("Männer")
+    answered(shown, "mask")
+    assert shown.locator(".tour-bars li:not(.chance)").count() == 24
+    assert shown.locator(".tour-bars .best").count() == 1
 
 
 def test_tokens_without_letters_are_visible(new_page: Callable[..., Any]) -> None:

@@ -73,6 +73,7 @@ function onKey(event) {
   const target = /** @type {HTMLElement} */ (event.target);
   if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
   if (event.key === "?") return help.showModal();
+  if (store.state.view === "tour" && event.key.startsWith("Arrow")) return; // they scroll
   const along = { ArrowUp: -1, ArrowDown: 1 }[event.key];
   const walking = panes.find((pane) => pane.view?.move)?.view;
   if (along && walking?.move) {

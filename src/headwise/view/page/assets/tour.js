@@ -118,6 +118,7 @@ export class TourView {
   /** Ask again: the input has changed. */
   forget() {
     this.known = new Map();
+    this.answers.clear();
     this.drawn = "";
   }
 

@@ -1,10 +1,11 @@
 // @ts-check
 // Parts of a card of the tour: texts with numbers, bars beside the chance level, tables, and a curve.
 
-import { greatestAt } from "./arithmetic.js";
+import { greatestAt, upTo } from "./arithmetic.js";
 import { element, shape } from "./dom.js";
 import { ScrollBox } from "./scroll.js";
 
+const MOST_BARS = 24; // the greatest ones of a longer row are shown
 const PLACEHOLDER = /\{(\w+)\}/;
 
 /** Texts of a card with numbers in them. */
@@ -53,7 +54,9 @@ export function barList(bars, chance, write) {
     bar.style.setProperty("--weight", `${(100 * value) / most}%`);
     return element("li", { class: kind }, element("span", { dir: "auto" }, name), bar, write.number(key, value));
   };
-  return element("ol", { class: "tour-bars" }, ...bars.map(([name, value], at) => item(name, value, at === best ? "best" : "", `bar.${at}`)), ...(chance === undefined ? [] : [item(write.common.chance, chance, "chance", "chance")]));
+  const kept = new Set(upTo(bars.length).sort((one, other) => bars[other][1] - bars[one][1]).slice(0, MOST_BARS));
+  const shown = bars.flatMap(([name, value], at) => (!kept.has(at) ? [] : [item(name, value, at === best ? "best" : "", `bar.${at}`)]));
+  return element("ol", { class: "tour-bars" }, ...shown, ...(chance === undefined ? [] : [item(write.common.chance, chance, "chance", "chance")]));
 }
 
 /** @param {import("./cards_attention.js").Table} table @param {Writer} write */
