@@ -229,7 +229,9 @@ def test_a_page_without_a_server_has_no_beam_to_change(
 ) -> None:
     model = headwise.load(path, "cpu")
     record, trace = model.look_inside(TEXT)
-    contents = page_contents(record, trace, "a model", walks=model.walks(TEXT))
+    walks = model.walks(TEXT)
+    assert repr(record.show("tour", walks=walks)) == "<page: view tour; a notebook shows it>"
+    contents = page_contents(record, trace, "a model", walks=walks)
     (tmp_path / "page.html").write_text(inspection_page([contents]), encoding="utf-8")
     shown = new_page()
     shown.goto(f"{(tmp_path / 'page.html').as_uri()}#view=tour&card=scale")

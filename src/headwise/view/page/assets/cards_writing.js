@@ -20,7 +20,7 @@ const learningRate = (step, warmup, width) => width ** -0.5 * Math.min(step ** -
 
 /** What the decoder predicts at a row. @param {import("./tour.js").Lesson} lesson */
 async function predicted(lesson) {
-  const { logits, probabilities } = await lesson.written();
+  const { logits, probabilities } = await lesson.decoder();
   const row = lesson.rowOf(probabilities);
   const values = rowOf(probabilities, row);
   const best = greatestAt(values);
@@ -87,7 +87,7 @@ export const WRITING_CARDS = {
   greedy: {
     fits: writes,
     async show(lesson) {
-      const { probabilities } = await lesson.written();
+      const { probabilities } = await lesson.decoder();
       const all = rowsOf(probabilities).slice(0, -1);
       const bests = all.map(greatestAt);
       const agree = bests.filter((best, at) => probabilities.columns[best] === probabilities.rows[at + 1]).length;

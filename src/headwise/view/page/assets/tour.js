@@ -58,13 +58,9 @@ export class Lesson {
     return this.steps(Object.keys(this.host.figure)[0], 0, 0);
   }
 
+  /** The first layer of the decoder, and its output. */
   decoder() {
     return this.steps("decoder", 0, 0);
-  }
-
-  /** A walk with the decoder's output. */
-  written() {
-    return this.decoder();
   }
 
   /** The head that aligns words, or one of the last layer. */
