@@ -32,8 +32,8 @@ KINDS = {
     "whisper": {"max_source_positions": 100},
 }
 VIEWS = {
-    "bert": ["Lines", "Matrix", "All heads", "Probabilities", "Walk"],
-    "gpt2": ["Lines", "Matrix", "All heads", "Probabilities", "Walk"],
+    "bert": ["Lines", "Matrix", "All heads", "Probabilities", "Walk", "Tour"],
+    "gpt2": ["Lines", "Matrix", "All heads", "Probabilities", "Walk", "Tour"],
     "vit": ["Picture", "Lines", "Matrix", "All heads", "Probabilities"],
     "whisper": ["Sound", "Lines", "Matrix", "All heads", "Probabilities"],
 }
