@@ -22,9 +22,9 @@ from headwise.config.settings import SearchSettings
 from headwise.contract import SpecialIds
 from headwise.core.transformer import Transformer
 from headwise.core.translate import pad_right
+from headwise.device import CAPTURE
 from headwise.pytorch.export.exported import ExportedModel, exported_model
 from headwise.pytorch.export.onnx import DECODER, ENCODER, OnnxGraphs
-from headwise.pytorch.search.captured import SWITCH
 from headwise.pytorch.search.stepwise import engine_of
 from headwise.runtime.checkpoint.read import read_folder
 from headwise.runtime.checkpoint.sidecar_files import read_shortlist
@@ -59,7 +59,7 @@ def ours(
 
     On CUDA, `captured` is whether steps become CUDA graphs.
     """
-    os.environ |= {} if captured else {SWITCH: "0"}
+    os.environ[CAPTURE] = "1" if captured else "0"
     directory = read_folder(folder / "headwise", device)
     table = candidate_table(folder / "headwise", directory.tokenizer) if shortlist else None
     model: Any = directory.stored.searcher(compute) if library else directory.network

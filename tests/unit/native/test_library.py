@@ -63,7 +63,7 @@ def layout(structure: type[ctypes.Structure]) -> str:
 
 def judge(claims: str, folder: Path) -> str:
     """The errors of a C compiler."""
-    (folder / "claims.c").write_text(f'#include "search.c"\n#include <stddef.h>\n{claims}\n')
+    (folder / "claims.c").write_text(f'#include "search.c"\n#include "reading.h"\n#include <stddef.h>\n{claims}\n')
     flags = [flag for flag in (*FLAGS, *builds()[ANYWHERE]) if flag != "-O3"]
     call = [*(compiler() or []), *flags, "-fsyntax-only", f"-I{FOLDER}", str(folder / "claims.c")]
     return subprocess.run(call, capture_output=True, text=True).stderr
