@@ -273,7 +273,7 @@ def test_formats(
     starts = {"html": b"<!doctype html>", "png": b"\x89PNG", "txt": f"{ATTENTION[PART[family]]}, layer".encode()}
     assert written.startswith(starts[ending])
     if ending == "html":
-        data = json.loads(re.findall(r'type="application/json">(.*?)</script>', written.decode())[0])
+        data = json.loads(re.findall(r'id="data" type="application/json">(.*?)</script>', written.decode())[0])
         assert data["inspections"][0]["about"] == ABOUT[family]
         assert ("data:image/png;base64," in written.decode()) == (family in ("vit", CAPTIONS))
 
