@@ -101,6 +101,14 @@ def test_formulas_are_drawn(site: str, new_page: Callable[..., Any]) -> None:
     assert "\\" not in page.locator("math").first.text_content()
 
 
+def test_a_formula_fits_a_phone(site: str, new_page: Callable[..., Any]) -> None:
+    page = new_page(site, width=390)
+    page.goto(site)
+    box = page.locator("math").first.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+
+
 def test_the_front_page_begins_with_the_first_card(site: str, new_page: Callable[..., Any]) -> None:
     page = new_page(site)
     page.goto(site)
