@@ -466,7 +466,7 @@ print(*{name.split(".")[1] for name in names if name.startswith("headwise.")})
 """
 TRANSLATING = {"numpy", "safetensors", "tokenizers"}
 STARTING = {"cli", "device", "errors", "importing", "version"}
-LOADING = STARTING | {"config", "contract", "documents", "evaluate", "families", "models", "runtime", "text"}
+LOADING = STARTING | {"config", "contract", "documents", "evaluate", "families", "lock", "models", "runtime", "text"}
 SERVING = {"anyio", "click", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn"}
 BY_OTHERS = {"cython_runtime", "h11", "idna", "sniffio", "typing_extensions", "watchfiles"}  # as installed
 
