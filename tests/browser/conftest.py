@@ -60,8 +60,10 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
     complaints: list[str] = []
     contexts = []
 
-    def make(allowed: str = "file:", width: int = 1200, expected: str = "\0", **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+    def make(
+        allowed: str = "file:", width: int = 1200, height: int = 800, expected: str = "\0", **options: Any
+    ) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         page = context.new_page()
         page.add_init_script(LATE_FRAMES)

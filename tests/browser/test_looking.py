@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser.axe import violations
+from browser.test_page import COVERED
 from playwright.sync_api import expect
 from tiny_families import HEARING, write_tiny
 
@@ -116,6 +117,13 @@ def test_a_phone_needs_no_sideways_scrolling(kind: str, opened: Opened) -> None:
 
 
 # --- Pictures
+
+
+def test_the_readout_of_a_zoomed_page_does_not_cover_the_picture(opened: Opened) -> None:
+    shown = opened("vit", "layer=1&head=1&fix=q6", width=683, height=384)
+    for top in range(0, 800, 90):
+        shown.evaluate(f"scrollTo(0, {top})")
+        assert not shown.evaluate(COVERED), top
 
 
 def test_a_picture_is_dark_where_nobody_looks(opened: Opened) -> None:

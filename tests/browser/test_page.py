@@ -423,6 +423,24 @@ def test_a_phone_needs_no_sideways_scrolling(opened: Opened) -> None:
         assert shown.evaluate("document.documentElement.scrollWidth") == 360, key
 
 
+COVERED = """() => [...document.querySelectorAll(".piece, .picture, .heatmap canvas")].some((node) => {
+  const [one, other] = [node, document.querySelector(".readout")].map((found) => found.getBoundingClientRect());
+  return Math.min(one.right, other.right) - Math.max(one.left, other.left) > 1
+    && Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top) > 1;
+})"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(683, 384), (480, 270)])
+@pytest.mark.parametrize("view", ["lines", "matrix", "alignment"])
+def test_the_readout_of_a_zoomed_page_covers_nothing(opened: Opened, view: str, width: int, height: int) -> None:
+    """1366 by 768 pixels at 200 %, 960 by 540 at 200 %."""
+    shown = opened(f"view={view}&layer=0&head=0&fix=q1", width=width, height=height)
+    for top in range(0, 1000, 90):
+        shown.evaluate(f"scrollTo(0, {top})")
+        assert not shown.evaluate(COVERED), top
+    assert shown.evaluate("document.documentElement.scrollWidth") == width
+
+
 def test_texts_are_never_html(opened: Opened) -> None:
     bad = '</script><img src=x onerror=alert(1)>"&'
     shown = opened(src=[bad, "▁😀", "▁שלום", "</s>"], tgt=["▁<b>", "▁\u2028", "</s>"])

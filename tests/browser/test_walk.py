@@ -168,6 +168,21 @@ def test_a_score_shows_its_query_and_its_key(opened: Opened) -> None:
     assert "cell=" in shown.evaluate("location.hash")
 
 
+@pytest.mark.parametrize(("width", "beside"), [(1366, True), (683, False), (390, False)])
+def test_the_calculation_of_a_cell_is_in_sight_where_it_was_clicked(opened: Opened, width: int, beside: bool) -> None:
+    shown = opened("paper", "stack=decoder&step=self_attn.softmax", width=width, height=768)
+    canvas, account = shown.locator(".heatmap canvas"), shown.locator(".account")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    canvas.click(position={"x": box["width"] - 20, "y": 60})
+    expect(account.locator(".cell-lines")).to_be_visible()
+    text, box = account.locator(".cell-lines").bounding_box(), canvas.bounding_box()
+    assert (text["x"] >= box["x"] + box["width"]) is beside
+    assert (text["y"] >= box["y"] + box["height"]) is not beside
+    if beside:
+        assert 0 <= text["y"] < text["y"] + text["height"] <= 768
+
+
 def test_the_causal_mask_is_hatched_and_named(opened: Opened) -> None:
     shown = opened("gpt2", "step=self_attn.scores&cell=0,3")
     expect(shown.locator(".walk-panel .note").first).to_contain_text("Hatched: hidden by the causal mask.")

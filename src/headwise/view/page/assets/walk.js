@@ -40,7 +40,8 @@ export class WalkView {
     this.account = element("div", { class: "account", role: "group", "aria-label": "how this number was computed" }, element("div", { "aria-live": "polite" }, this.cellTitle, this.cellText), this.terms.node);
     this.note = element("p", { class: "note" });
     this.spoken = element("p", { class: "spoken", "aria-live": "polite" });
-    const panel = element("div", { class: "walk-panel" }, this.steps, this.title, this.sentence, this.formula, this.stage, this.legend, this.account, this.note, this.spoken);
+    const step = element("div", { class: "walk-step" }, this.title, this.sentence, this.formula, this.stage, this.legend);
+    const panel = element("div", { class: "walk-panel" }, this.steps, element("div", { class: "walk-beside" }, step, this.account), this.note, this.spoken);
     this.node = element("div", { class: "walk" }, this.figure.node, panel);
     /** @type {{of: string, walks: Walks, layer: number, head: number, steps: Step[]} | null} */
     this.walk = null;
