@@ -76,6 +76,15 @@ def test_typing_translates(explored: Explored) -> None:
     assert "text=Zwei" in shown.evaluate("location.hash")
 
 
+def test_the_alignment_follows_the_best_head_of_each_text(explored: Explored) -> None:
+    shown = explored(f"view=lines&{TEXT}")
+    shown.get_by_role("button", name="Alignment").click()
+    shown.get_by_label("Text", exact=True).fill("Zwei Männer reden .")
+    expect(shown.locator(".pane .source").first).to_have_text("Zwei Männer reden .")
+    settled(shown)
+    expect(shown.get_by_role("group", name="layer").locator("[aria-pressed='true']")).to_have_text("best")
+
+
 def test_a_forced_beginning_changes_the_rest(explored: Explored) -> None:
     shown = explored()
     shown.get_by_label("The translation begins with").fill("Der Hund")

@@ -199,6 +199,13 @@ def test_a_decoder_is_shown_with_what_comes_next(opened: Opened) -> None:
     assert shown.locator(".probabilities-detail .bars").first.locator("li").count() == 10
 
 
+def test_words_of_a_text_alone(opened: Opened) -> None:
+    """Nothing predicts the first token, whose word is one token longer among the keys than among the queries."""
+    shown = opened("gpt2", "unit=words&layer=0&head=0")
+    assert shown.locator(".columns-side.k .piece").all_inner_texts() == ["A", "dog", "runs."]
+    assert shown.locator(".columns-side.q .piece").all_inner_texts() == ["dog", "runs.", "<next>"]
+
+
 # --- The explorer
 
 

@@ -13,7 +13,7 @@ from headwise.evaluate.pages.document import inspection_page, notebook_frame
 from headwise.view.alignment import AlignmentHead
 from headwise.view.notebook import AttentionView, Inspection
 from headwise.view.page.contents import page_contents
-from headwise.view.readings import entropy
+from headwise.view.readings import between_words, entropy
 from headwise.view.record import Axis, BeamNode, Candidate, Position, Trace, Word
 
 SRC = ["▁A", "▁dog", "▁runs", "▁thr", "ough", "</s>"]
@@ -281,6 +281,81 @@ def test_alignment_links_words(opened: Opened) -> None:
     assert shown.locator(".links").inner_text() == "0-0 1-1 2-2 3-3"
 
 
+@pytest.mark.parametrize("part", ["cross", "encoder"])
+def test_words_have_the_sum_of_their_keys_and_the_mean_of_their_queries(opened: Opened, part: str) -> None:
+    shown = opened(f"part={part}&layer=1&head=1")
+    switch = shown.get_by_role("group", name="between")
+    assert switch.locator("[aria-pressed='true']").inner_text() == "tokens"
+    switch.get_by_role("button", name="words").focus()
+    shown.keyboard.press("Enter")
+    assert hash_of(shown).endswith("unit=words")
+    assert shown.locator(".columns-side.k .piece").all_inner_texts() == ["A", "dog", "runs", "through", "</s>"]
+    record = record_of(SRC, TGT)
+    queries = record.queries(part).words
+    weights = between_words(getattr(record, part)[1][1], queries, record.src_words)
+    for row, query in enumerate(queries):
+        shown.hover(f'[data-mark="q{row}"]')
+        shares = [text.split("\n") for text in shown.locator(".readout .bars li").all_inner_texts()]
+        found = {share[0]: share[-1] for share in shares}
+        for word, weight in zip(record.src_words, weights[row], strict=True):
+            assert found[word.text] == f"{100 * weight:.0f} %", (query, word)
+    shown.keyboard.press("2")
+    assert "view=matrix" in hash_of(shown) and "unit=words" in hash_of(shown)
+    box = shown.locator(".heatmap canvas").bounding_box()
+    shown.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] - 5)
+    hash_of(shown)
+    assert shown.locator(".cell-text").inner_text().startswith("</s> → </s>")
+
+
+def test_a_decoder_reads_words_one_step_after_it_wrote_them(opened: Opened) -> None:
+    shown = opened("part=decoder&unit=words", tgt=["▁Ein", "▁Hu", "nd", "</s>"])
+    assert shown.locator(".columns-side.k .piece").all_inner_texts() == ["<s>", "Ein", "Hund"]
+    assert shown.locator(".columns-side.q .piece").all_inner_texts() == ["Ein", "Hund", "</s>"]
+
+
+def test_a_text_without_a_start_token_begins_with_a_word(new_page: Callable[..., Any], tmp_path: Path) -> None:
+    """Its first token is in no row, because nothing predicts it."""
+    pieces = ["b", "▁c", "<next>"]
+    alone = replace(
+        record_of(pieces, pieces),
+        **{"text": "ab c", "translation": "", "src": Axis(), "encoder": [], "cross": [], "read": ["▁a", "b", "▁c"]},
+        tgt=Axis(pieces, [Word("ab", 0, 1), Word("c", 1, 2)]),
+    )
+    path = tmp_path / "alone.html"
+    path.write_text(inspection_page([page_contents(alone)]), encoding="utf-8")
+    shown = new_page()
+    shown.goto(f"{path.as_uri()}#unit=words")
+    expect(shown.locator(".columns-side.k .piece")).to_have_text(["ab", "c"])
+    expect(shown.locator(".columns-side.q .piece")).to_have_text(["ab", "c", "<next>"])
+
+
+def test_there_is_no_choice_of_units_where_every_word_is_a_token(opened: Opened) -> None:
+    for view in ("lines", "alignment"):
+        assert opened(f"view={view}", TGT, TGT).get_by_role("group", name="between").count() == 0
+
+
+def test_alignment_can_link_tokens(opened: Opened) -> None:
+    shown = opened("view=alignment&layer=0&head=0&row=predicts&unit=tokens", tgt=["▁Ein", "▁Hund", "▁ren", "nt", "</s>"])
+    assert shown.locator(".piece").all_inner_texts() == [*"A dog runs thr ough Ein Hund ren nt".split()]
+    assert shown.locator(".links").inner_text() == "0-0 1-1 2-2 3-3"
+    shown.get_by_role("group", name="between").get_by_role("button", name="words").click()
+    hash_of(shown)
+    assert shown.locator(".links").inner_text() == "0-0 1-1 3-2"  # "rennt": 46 % on "runs", 48 % on "through"
+
+
+def test_alignment_shows_the_best_head_until_another_is_chosen(opened: Opened) -> None:
+    shown = opened("view=alignment&row=predicts&fix=q1")
+    layer, head = (shown.get_by_role("group", name=name).locator("[aria-pressed='true']") for name in ("layer", "head"))
+    assert (layer.inner_text(), head.inner_text()) == ("best", "0")  # which looks at the token of the same number
+    assert shown.locator(".links").inner_text() == "0-0 1-1 2-2 3-3"
+    shown.keyboard.press("ArrowRight")
+    hash_of(shown)
+    assert (layer.inner_text(), head.inner_text()) == ("0", "1")
+    shown.keyboard.press("a")
+    hash_of(shown)
+    assert (layer.inner_text(), head.inner_text()) == ("best", "0")
+
+
 def looking(places: list[int], sharpness: float) -> np.ndarray:
     """One head of the cross-attention from four words and an end mark to as many, each row at one place."""
     rest = (1 - sharpness) / 4
@@ -482,7 +557,7 @@ def test_a_frame_opens_on_the_view_layer_and_head_of_show(new_page: Callable[...
     inside = shown.frame_locator("iframe")
     expect(inside.locator('.views [aria-current="page"]')).to_have_text("Matrix")
     pressed = inside.locator('.choices [aria-pressed="true"]')
-    expect(pressed).to_have_text(["encoder self-attention", "0", "1"])
+    expect(pressed).to_have_text(["encoder self-attention", "0", "1", "tokens"])
 
 
 def test_200_pieces_stay_fluid(opened: Opened, record_property: Callable[[str, Any], None]) -> None:

@@ -1,26 +1,30 @@
 // @ts-check
-// View: for each word of the translation the source word that it attends to most, in the decoder step that
+// View: for each word (or token) of the translation the source word that it attends to most, in the decoder step that
 // predicts the word or in the one that reads it.
 
 import { Columns } from "./columns.js";
 import { element } from "./dom.js";
+import { ROWS } from "./inspection.js";
+import { itemsOf } from "./lines.js";
+import { named, textsOf } from "./pieces.js";
+import { grouped, linkedUnits } from "./words.js";
 
 const STEPS = {
-  predicts: "Weights of the decoder step that predicts each word.",
-  reads: "Weights of the decoder step that reads each word, one step after it was predicted.",
+  predicts: "that predicts each word",
+  reads: "that reads each word, one step after it was predicted",
 };
 
 export class AlignmentView {
-  /** @param {import("./pane.js").Pane} pane */
-  constructor(pane) {
+  /** @param {import("./pane.js").Pane} pane @param {string} unit */
+  constructor(pane, unit) {
     this.inspection = pane.inspection;
-    const items = (/** @type {"src" | "tgt"} */ side) =>
-      pane.inspection.words(side).map(({ text }) => ({ text, kind: "start" }));
-    const texts = { keys: items("src"), queries: items("tgt"), keysTitle: "source words", queriesTitle: "translation words" };
+    this.sources = linkedUnits(pane.inspection, "src", unit);
+    this.targets = linkedUnits(pane.inspection, "tgt", unit);
+    const texts = { keys: itemsOf(this.sources), queries: itemsOf(this.targets), keysTitle: `source ${unit}`, queriesTitle: `translation ${unit}` };
     this.columns = new Columns(texts, pane.store);
     this.step = element("p", { class: "note" });
     this.links = element("output", { class: "links" });
-    const note = "Links as source-target pairs of words, counted from 0:";
+    const note = `Links as source-target pairs of ${unit}, counted from 0:`;
     this.node = element("div", {}, this.step, this.columns.node, element("p", { class: "note" }, note, " ", this.links));
     /** @type {any} */
     this.made = null;
@@ -37,14 +41,14 @@ export class AlignmentView {
   /** @param {import("./inspection.js").Weights} weights @param {import("./state.js").State} state */
   make(weights, state) {
     const row = state.row || this.inspection.alignmentRow(weights, state);
-    this.made = { from: weights, chosen: state.row, ...linked(this.inspection.wordWeights(weights, row)) };
-    this.step.textContent = STEPS[/** @type {keyof typeof STEPS} */ (row)];
+    this.made = { from: weights, chosen: state.row, ...linked(grouped(weights, this.targets, this.sources, ROWS.indexOf(row))) };
+    const { layer, head } = state;
+    this.step.textContent = `Weights of ${named(layer, "layer")}, ${named(head, "head")}, in the decoder step ${STEPS[/** @type {keyof typeof STEPS} */ (row)]}.`;
   }
 
-  /** What the readout reads: all weights between words, not the links alone. */
+  /** What the readout reads: all weights, not the links alone. */
   read() {
-    const texts = (/** @type {"src" | "tgt"} */ side) => this.inspection.words(side).map(({ text }) => text);
-    return { weights: this.made.all, queries: texts("tgt"), keys: texts("src") };
+    return { weights: this.made.all, queries: textsOf(this.targets), keys: textsOf(this.sources) };
   }
 }
 

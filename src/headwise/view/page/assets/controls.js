@@ -2,9 +2,9 @@
 // The rows of buttons above the views: which view, which part of the model, which layer, which head.
 
 import { choice, element, focusOf } from "./dom.js";
-import { ATTENTIONS, PARTS, ROWS } from "./inspection.js";
-import { VIEWS, partOf } from "./pane.js";
-
+import { ATTENTIONS, PARTS, ROWS, UNITS } from "./inspection.js";
+import { VIEWS, partOf, unitOf } from "./pane.js";
+import { splitsWords } from "./words.js";
 
 export class Controls {
   /** @param {import("./state.js").Store} store @param {string[]} names of the views @param {() => void} help */
@@ -26,8 +26,8 @@ export class Controls {
    */
   update(inspections, state) {
     const options = available(inspections, state);
-    const { view, part, stack, layer, head, walkLayer, walkHead, row, theme } = state;
-    const shown = JSON.stringify([options, view, part, stack, layer, head, walkLayer, walkHead, row, theme]);
+    const { view, part, stack, layer, head, walkLayer, walkHead, row, unit, theme } = state;
+    const shown = JSON.stringify([options, view, part, stack, layer, head, walkLayer, walkHead, row, unit, theme]);
     if (shown === this.shown) return; // rebuilding buttons would take the focus away from them
     this.shown = shown;
     const focused = focusOf(this.node);
@@ -43,21 +43,22 @@ export class Controls {
     return element("button", { type: "button", "data-key": `view ${name}`, "aria-current": name === chosen ? "page" : null, onclick: () => this.store.set({ view: name, hover: null }) }, text);
   }
 
-  /** @param {{parts: string[], stacks: string[], layers: number[], heads: number}} options @param {import("./state.js").State} state */
-  rows({ parts, stacks, layers, heads }, state) {
+  /** @param {{parts: string[], stacks: string[], layers: number[], heads: number, best: {layer: number | null, head: number | null} | null, splits: boolean}} options @param {import("./state.js").State} state */
+  rows({ parts, stacks, layers, heads, best, splits }, state) {
     const walking = state.view === "walk"; // through one layer and one head, never a mean
     const { stack } = state;
-    const mean = walking ? [] : [{ value: null, text: "mean" }];
-    const numbers = (/** @type {number[]} */ found) => [...mean, ...found.map((value) => ({ value, text: String(value) }))];
-    const { layer, head } = walking ? { layer: layers.find((number) => number === state.walkLayer) ?? 0, head: state.walkHead < heads ? state.walkHead : 0 } : state;
+    const numbers = (/** @type {number[]} */ found, mean = "mean") => [...(walking ? [] : [{ value: null, text: mean }]), ...found.map((value) => ({ value, text: String(value) }))];
+    const { layer, ...chosen } = walking ? { layer: layers.find((number) => number === state.walkLayer) ?? 0, head: state.walkHead < heads ? state.walkHead : 0 } : state;
+    const shown = best ?? { layer, head: chosen.head };
     const all = {
       part: () => choice("attention", parts.map((value) => ({ value, text: ATTENTIONS[value] })), partOf(state), (part) => this.store.set({ part, fix: null, hover: null })),
       stack: () => choice("stack", stacks.map((value) => ({ value, text: value })), stacks.includes(stack) ? stack : stacks[0], (stack) => this.store.set({ stack, cell: null })),
-      layer: () => choice("layer", numbers(layers), layer, (layer) => this.store.set(walking ? { walkLayer: layer, cell: null } : { layer })),
+      layer: () => choice("layer", numbers(layers, best ? "best" : "mean"), layer, (layer) => this.store.set(walking ? { walkLayer: layer, cell: null } : { layer })),
       row: () => choice("step", [{ value: "", text: "auto" }, ...ROWS.map((value) => ({ value, text: `${value} the word` }))], state.row, (row) => this.store.set({ row })),
-      head: () => choice("head", numbers(Array.from({ length: heads }, (_, head) => head)), head, (head) => this.store.set(walking ? { walkHead: head, cell: null } : { head })),
+      head: () => choice("head", numbers(Array.from({ length: heads }, (_, head) => head)), shown.head, (head) => this.store.set(walking ? { walkHead: head, cell: null } : { layer: shown.layer, head })),
+      unit: () => choice("between", UNITS.map((value) => ({ value, text: value })), unitOf(state), (unit) => this.store.set({ unit, fix: null, hover: null })),
     };
-    return VIEWS[state.view].choices.map((name) => /** @type {any} */ (all)[name]());
+    return VIEWS[state.view].choices.filter((name) => name !== "unit" || splits).map((name) => /** @type {any} */ (all)[name]());
   }
 }
 
@@ -71,11 +72,14 @@ export function available(inspections, state) {
   const stacks = [...new Set(inspections.flatMap((inspection) => Object.keys(inspection.figure)))];
   if (state.view === "walk") {
     const walked = inspections.map((inspection) => inspection.walked(stacks.includes(state.stack) ? state.stack : stacks[0]));
-    return { parts: [], stacks, layers: [...new Set(walked.flatMap((one) => one.layers))].sort((one, other) => one - other), heads: Math.max(0, ...walked.map((one) => one.heads)) };
+    return { parts: [], stacks, best: null, splits: false, layers: [...new Set(walked.flatMap((one) => one.layers))].sort((one, other) => one - other), heads: Math.max(0, ...walked.map((one) => one.heads)) };
   }
   const layers = new Set(inspections.flatMap((inspection) => inspection.layers(part)));
+  const aligning = state.view === "alignment" ? inspections.find(({ data }) => data.aligns.layer !== null) : null;
   return {
     stacks,
+    best: aligning?.alignmentHead(state) ?? null,
+    splits: inspections.some((inspection) => splitsWords(inspection, part)),
     parts: PARTS.filter((name) => state.view !== "sound" || name !== "decoder").filter((name) => inspections.some((inspection) => inspection.parts().includes(name))),
     layers: [...layers].sort((one, other) => one - other),
     heads: Math.max(0, ...inspections.map((inspection) => inspection.heads(part, state.layer))),

@@ -2,6 +2,7 @@
 // One translation seen from inside: its pieces and words, and the attention weights of every layer and head.
 
 import { walkedThrough } from "./steps.js";
+import { grouped, unitsOf } from "./words.js";
 
 /** @typedef {{rows: number, columns: number, values: Float32Array}} Weights row = query, column = key */
 /** @typedef {{text: string, start: number, stop: number}} Span */
@@ -10,6 +11,7 @@ export const PARTS = ["encoder", "decoder", "cross"];
 /** @type {Record<string, string>} */
 export const ATTENTIONS = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention" };
 export const ROWS = ["predicts", "reads"]; // the two decoder steps that concern a piece of the translation
+export const UNITS = ["words", "tokens"];
 const SQUARES = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2); // what a byte stands for
 
 export class Inspection {
@@ -58,11 +60,12 @@ export class Inspection {
    * @param {string} part
    * @param {number | null} layer
    * @param {number | null} head
+   * @param {string} [unit] "tokens" or "words"
    * @returns {Weights | null}
    */
-  weights(part, layer, head) {
-    const key = `${part} ${layer} ${head}`;
-    const found = this.known.get(key) ?? this.mean(part, layer, head);
+  weights(part, layer, head, unit = "tokens") {
+    const key = `${part} ${layer} ${head} ${unit}`;
+    const found = this.known.get(key) ?? (unit === "words" ? this.betweenWords(part, layer, head) : this.mean(part, layer, head));
     if (found) this.known.set(key, found);
     return found;
   }
@@ -85,6 +88,12 @@ export class Inspection {
       }
     }
     return { rows: first.rows, columns: first.columns, values: sum.map((value) => value / count) };
+  }
+
+  /** @param {string} part @param {number | null} layer @param {number | null} head @returns {Weights | null} */
+  betweenWords(part, layer, head) {
+    const weights = this.weights(part, layer, head);
+    return weights && grouped(weights, unitsOf(this, part, "q", "words"), unitsOf(this, part, "k", "words"));
   }
 
   /**
@@ -130,25 +139,12 @@ export class Inspection {
   }
 
   /**
-   * Weights between words: the sum over the tokens of a word on the side of the keys, the mean over those of the queries.
-   * @param {Weights} weights of the cross-attention
-   * @param {string} row of a piece: the one that "predicts" it, or the one that "reads" it a step later
-   * @returns {Weights}
+   * The layer and head that the alignment shows: the chosen ones, or without a chosen layer the head that aligns best.
+   * @param {{layer: number | null, head: number | null}} chosen
    */
-  wordWeights(weights, row) {
-    const [sources, targets] = [this.words("src"), this.words("tgt")];
-    const values = new Float32Array(targets.length * sources.length);
-    const later = ROWS.indexOf(row);
-    targets.forEach((target, at) =>
-      sources.forEach((source, column) => {
-        let sum = 0;
-        for (let q = target.start + later; q < Math.min(target.stop + later, weights.rows); q++) {
-          for (let k = source.start; k < source.stop; k++) sum += weights.values[q * weights.columns + k];
-        }
-        values[at * sources.length + column] = sum / (target.stop - target.start);
-      }),
-    );
-    return { rows: targets.length, columns: sources.length, values };
+  alignmentHead({ layer, head }) {
+    const { aligns } = this.data;
+    return layer === null && aligns.layer !== null ? { layer: aligns.layer, head: aligns.head } : { layer, head };
   }
 
   /**

@@ -3,7 +3,8 @@
 
 import { available, nextTheme } from "./controls.js";
 import { element } from "./dom.js";
-import { partOf } from "./pane.js";
+import { partOf, unitOf } from "./pane.js";
+import { linkedUnits, unitsOf } from "./words.js";
 
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./inspection.js").Inspection} Inspection */
@@ -14,7 +15,7 @@ const KEYS = [
   ["s", "from queries to keys, and back"],
   ["← →", "previous and next head"],
   ["Shift ← →", "previous and next layer"],
-  ["a", "mean of all layers and heads"],
+  ["a", "mean of all layers and heads; in Alignment, the best head"],
   ["1 … 9", "view"],
   ["e  d  c", "attention of encoder, of decoder, cross-attention"],
   ["t", "theme: the system's, light, dark"],
@@ -52,7 +53,8 @@ export function keyChange(event, state, inspections, views) {
   const numbers = Array.from({ length: heads }, (_, head) => head);
   if (across && state.view === "walk") return event.shiftKey ? { walkLayer: beside(layers, state.walkLayer, across), cell: null } : { walkHead: beside(numbers, state.walkHead, across), cell: null };
   if (across && event.shiftKey) return { layer: neighbour(layers, state.layer, across) };
-  if (across) return { head: neighbour(numbers, state.head, across) };
+  const { layer, head } = state.view === "alignment" ? inspections[0].alignmentHead(state) : state;
+  if (across) return { layer, head: neighbour(numbers, head, across) };
   if (along && state.view === "walk") return null; // the view itself knows its steps
   if (along) return { fix: nextMark(state, inspections[0], along), hover: null };
   return { a: { layer: null, head: null }, t: { theme: nextTheme(state.theme) }, s: { fix: otherSide(state), hover: null }, Escape: { fix: null, hover: null } }[event.key] ?? null;
@@ -79,8 +81,8 @@ function nextMark(state, inspection, step) {
 
 /** @param {State} state @param {Inspection} inspection @param {"q" | "k"} side */
 function count(state, inspection, side) {
-  if (state.view === "alignment") return inspection.words(side === "q" ? "tgt" : "src").length;
-  return (side === "q" ? inspection.queries(partOf(state)) : inspection.keys(partOf(state))).length;
+  if (state.view === "alignment") return linkedUnits(inspection, side === "q" ? "tgt" : "src", unitOf(state)).length;
+  return unitsOf(inspection, partOf(state), side, unitOf(state)).length;
 }
 
 /** @param {State} state @returns {import("./state.js").Mark} */

@@ -3,15 +3,15 @@
 
 import { Columns } from "./columns.js";
 import { kind, label } from "./pieces.js";
+import { unitsOf } from "./words.js";
 
 export class LinesView {
-  /** @param {import("./pane.js").Pane} pane @param {string} part */
-  constructor(pane, part) {
+  /** @param {import("./pane.js").Pane} pane @param {string} part @param {string} unit */
+  constructor(pane, part, unit) {
     const titles = pane.inspection.titles(part);
-    const items = (/** @type {string[]} */ pieces) => pieces.map((piece) => ({ text: label(piece), kind: kind(piece) }));
     const texts = {
-      keys: items(pane.inspection.keys(part)),
-      queries: items(pane.inspection.queries(part)),
+      keys: itemsOf(unitsOf(pane.inspection, part, "k", unit)),
+      queries: itemsOf(unitsOf(pane.inspection, part, "q", unit)),
       keysTitle: `${titles.keys} (keys)`,
       queriesTitle: `${titles.queries} (queries)`,
     };
@@ -23,4 +23,9 @@ export class LinesView {
   update({ weights, state, theme }) {
     if (weights) this.columns.update(weights, state, theme);
   }
+}
+
+/** @param {import("./inspection.js").Span[]} units */
+export function itemsOf(units) {
+  return units.map(({ text }) => ({ text: label(text), kind: kind(text) }));
 }

@@ -40,7 +40,7 @@ function refresh() {
 /** Begin where something is to be seen: on the head that aligns words, with the first piece held. @param {Inspection} inspection */
 function open(inspection) {
   opened = true;
-  const { layer, head } = store.state.part === "cross" ? inspection.data.aligns : store.state;
+  const { layer, head } = store.state.part === "cross" && store.state.view !== "alignment" ? inspection.data.aligns : store.state;
   store.set({ layer, head, fix: { side: "q", index: 0 } });
 }
 

@@ -4,15 +4,16 @@
 import { WEIGHTS } from "./colours.js";
 import { element } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
-import { numbered, percent } from "./pieces.js";
+import { numbered, percent, textsOf } from "./pieces.js";
 import { active, sameMark } from "./state.js";
+import { unitsOf } from "./words.js";
 
 export class MatrixView {
-  /** @param {import("./pane.js").Pane} pane @param {string} part */
-  constructor(pane, part) {
+  /** @param {import("./pane.js").Pane} pane @param {string} part @param {string} unit */
+  constructor(pane, part, unit) {
     this.store = pane.store;
-    this.rows = pane.inspection.queries(part);
-    this.columns = pane.inspection.keys(part);
+    this.rows = textsOf(unitsOf(pane.inspection, part, "q", unit));
+    this.columns = textsOf(unitsOf(pane.inspection, part, "k", unit));
     this.heatmap = new Heatmap(this.rows, this.columns, { point: (cell) => this.point(cell), click: (cell) => this.fix(cell) });
     this.cellText = element("p", { class: "cell-text", "aria-hidden": "true" }, "\u00a0");
     const titles = pane.inspection.titles(part);
@@ -26,7 +27,7 @@ export class MatrixView {
   update({ weights, state, theme, what }) {
     if (!weights) return;
     this.heatmap.draw(weights, Math.sqrt, WEIGHTS, active(state), theme);
-    this.heatmap.canvas.setAttribute("aria-label", `Matrix of ${what}; the arrow keys move from token to token.`);
+    this.heatmap.canvas.setAttribute("aria-label", `Matrix of ${what}; the arrow keys move from row to row.`);
     const { row, column } = this.cell ?? { row: -1, column: -1 };
     const weight = percent(weights.values[row * weights.columns + column]);
     this.cellText.textContent = row >= 0 && column >= 0 ? `${numbered(this.rows, row)} → ${numbered(this.columns, column)}: ${weight}` : "\u00a0";

@@ -9,13 +9,14 @@ import { ATTENTIONS } from "./inspection.js";
 import { LinesView } from "./lines.js";
 import { MatrixView } from "./matrix.js";
 import { PictureView } from "./picture.js";
-import { changes, named } from "./pieces.js";
+import { changes, named, textsOf } from "./pieces.js";
 import { ProbabilitiesView } from "./probabilities.js";
 import { Readout } from "./readout.js";
 import { ScrollBox } from "./scroll.js";
 import { SoundView } from "./sound.js";
 import { TourView } from "./tour.js";
 import { WalkView } from "./walk.js";
+import { unitsOf } from "./words.js";
 
 /**
  * What a view is told when something has changed.
@@ -52,20 +53,21 @@ function tourOf(pane) {
 
 const ofPairs = (/** @type {About} */ { reads, writes }) => reads === "pieces" && writes;
 
-/** @type {Record<string, {text: string, choices: string[], fits?: (about: About) => boolean, make: (pane: Pane, part: string) => View}>} */
+/** @type {Record<string, {text: string, choices: string[], fits?: (about: About) => boolean, make: (pane: Pane, part: string, unit: string) => View}>} */
 export const VIEWS = {
   picture: { text: "Picture", choices: ["layer", "head"], fits: ({ reads }) => reads === "patches", make: (pane) => new PictureView(pane) },
   sound: { text: "Sound", choices: ["part", "layer", "head"], fits: ({ reads }) => reads === "times", make: (pane, part) => new SoundView(pane, part) },
-  lines: { text: "Lines", choices: ["part", "layer", "head"], make: (pane, part) => new LinesView(pane, part) },
-  matrix: { text: "Matrix", choices: ["part", "layer", "head"], make: (pane, part) => new MatrixView(pane, part) },
+  lines: { text: "Lines", choices: ["part", "layer", "head", "unit"], make: (pane, part, unit) => new LinesView(pane, part, unit) },
+  matrix: { text: "Matrix", choices: ["part", "layer", "head", "unit"], make: (pane, part, unit) => new MatrixView(pane, part, unit) },
   grid: { text: "All heads", choices: ["part"], make: (pane, part) => new GridView(pane, part) },
-  alignment: { text: "Alignment", choices: ["layer", "head", "row"], fits: ofPairs, make: (pane) => new AlignmentView(pane) },
+  alignment: { text: "Alignment", choices: ["layer", "head", "row", "unit"], fits: ofPairs, make: (pane, _, unit) => new AlignmentView(pane, unit) },
   beam: { text: "Beam", choices: [], fits: (about) => ofPairs(about) && about.traced, make: (pane) => new BeamView(pane) },
   probabilities: { text: "Probabilities", choices: [], fits: ({ traced }) => traced, make: (pane) => new ProbabilitiesView(pane) },
   walk: { text: "Walk", choices: ["stack", "layer", "head"], fits: ({ walk }) => walk, make: walkOf },
   tour: { text: "Tour", choices: [], fits: ({ walk }) => walk, make: tourOf },
 };
 const ATTENTION = ["picture", "sound", "lines", "matrix", "grid", "alignment"]; // views of attention weights
+const UNIT = { lines: "tokens", matrix: "tokens", alignment: "words" }; // that these views begin with; all others show tokens
 const READ_OUT = ["picture", "sound", "lines", "matrix", "alignment"];
 
 /**
@@ -75,6 +77,11 @@ const READ_OUT = ["picture", "sound", "lines", "matrix", "alignment"];
 export function partOf(state) {
   const overSound = state.part === "decoder" ? "cross" : state.part; // a decoder's own attention is on no time
   return { alignment: "cross", picture: "encoder", sound: overSound, walk: "" }[state.view] ?? state.part;
+}
+
+/** What attention is shown between: "words" or "tokens". @param {import("./state.js").State} state */
+export function unitOf({ view, unit }) {
+  return view in UNIT ? unit || UNIT[/** @type {keyof typeof UNIT} */ (view)] : "tokens";
 }
 
 export class Pane {
@@ -105,6 +112,9 @@ export class Pane {
    * @param {string | null} [unmasked] the translation without silenced heads, where some are
    */
   show(inspection, unmasked = null) {
+    const { view, layer, head } = this.store.state;
+    const best = this.inspection?.data.aligns;
+    if (view === "alignment" && best?.layer === layer && best?.head === head) this.store.set({ layer: null, head: null }); // the best of the new text
     this.inspection = inspection;
     this.made = "";
     const { model, text, translation } = inspection.data;
@@ -124,13 +134,16 @@ export class Pane {
     const attention = ATTENTION.includes(state.view);
     const fits = VIEWS[state.view].fits?.(this.inspection.data.about) ?? true;
     const missing = !fits || (attention && !this.inspection.parts().includes(part));
-    const wanted = missing ? `no ${part}` : `${state.view} ${part}`;
-    if (wanted !== this.made) this.make(wanted, state.view, part, missing);
-    const weights = attention && !missing ? this.inspection.weights(part, state.layer, state.head) : null;
-    const what = `${ATTENTIONS[part]}, ${named(state.layer, "layer")}, ${named(state.head, "head")}`;
-    const seen = { weights, state, theme, what };
+    const unit = unitOf(state);
+    const wanted = missing ? `no ${part}` : `${state.view} ${part} ${unit}`;
+    if (wanted !== this.made) this.make(wanted, state, part, missing);
+    const aligning = state.view === "alignment"; // which groups tokens itself
+    const { layer, head } = aligning ? this.inspection.alignmentHead(state) : state;
+    const weights = attention && !missing ? this.inspection.weights(part, layer, head, aligning ? "tokens" : unit) : null;
+    const what = `${ATTENTIONS[part]}, ${named(layer, "layer")}, ${named(head, "head")}`;
+    const seen = { weights, state: { ...state, layer, head }, theme, what };
     this.view?.update(seen);
-    this.readOut(seen, part);
+    this.readOut(seen, part, unit);
   }
 
   /** Where the view Walk gets its numbers. @returns {import("./walk.js").WalkHost} */
@@ -139,20 +152,22 @@ export class Pane {
     return { figure: inspection.figure, set: (changes) => this.store.set(changes), ask: walk ?? (async () => ({ walk: inspection.data.walk })) };
   }
 
-  /** @param {string} wanted @param {string} view @param {string} part @param {boolean} missing */
-  make(wanted, view, part, missing) {
+  /** @param {string} wanted @param {import("./state.js").State} state @param {string} part @param {boolean} missing */
+  make(wanted, state, part, missing) {
+    const { view } = state;
     this.made = wanted;
-    this.view = missing ? null : VIEWS[view].make(this, part);
+    this.view = missing ? null : VIEWS[view].make(this, part, unitOf(state));
     const why = VIEWS[view].fits?.(this.inspection.data.about) === false ? "There is nothing here: the model is of another kind, or no trace was recorded." : `This model has no ${ATTENTIONS[part]}, or none was recorded.`;
     const nothing = () => element("p", { class: "empty" }, why);
     this.stage.replaceChildren(this.view?.node ?? nothing());
     this.readout.node.hidden = !this.view || !READ_OUT.includes(view);
   }
 
-  /** @param {Seen} seen @param {string} part */
-  readOut(seen, part) {
+  /** @param {Seen} seen @param {string} part @param {string} unit */
+  readOut(seen, part, unit) {
     if (this.readout.node.hidden || !seen.weights) return;
-    const pieces = { weights: seen.weights, queries: this.inspection.queries(part), keys: this.inspection.keys(part) };
+    const names = (/** @type {"q" | "k"} */ side) => textsOf(unitsOf(this.inspection, part, side, unit));
+    const pieces = { weights: seen.weights, queries: names("q"), keys: names("k") };
     const { weights, queries, keys } = this.view?.read?.(seen) ?? pieces;
     this.readout.update(weights, queries, keys, seen);
   }

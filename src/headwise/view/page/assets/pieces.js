@@ -40,6 +40,11 @@ export function beginning(piece) {
   return kind(piece) === "start" && piece !== BLANK ? BLANK : "";
 }
 
+/** @param {{text: string}[]} units */
+export function textsOf(units) {
+  return units.map(({ text }) => text);
+}
+
 /** @param {number} share */
 export function percent(share) {
   const value = 100 * share;

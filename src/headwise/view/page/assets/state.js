@@ -1,7 +1,7 @@
 // @ts-check
 // What the reader chose: one flat object, kept in the URL's hash so that a view can be bookmarked and shared.
 
-import { ROWS } from "./inspection.js";
+import { ROWS, UNITS } from "./inspection.js";
 
 /** @typedef {{side: "q" | "k", index: number}} Mark a query or a key */
 
@@ -12,6 +12,7 @@ import { ROWS } from "./inspection.js";
  * @property {number | null} layer null is the mean of the layers
  * @property {number | null} head null is the mean of the heads
  * @property {string} row of the alignment: "predicts", "reads", or "" for the clearer one
+ * @property {string} unit that attention is shown between: "words", "tokens", or "" for that of the view
  * @property {Mark | null} fix the piece that was clicked
  * @property {Mark | null} hover the piece under the pointer; not in the URL
  * @property {string} theme "auto", "light" or "dark"
@@ -37,6 +38,7 @@ export const START = {
   layer: null,
   head: null,
   row: "",
+  unit: "",
   fix: null,
   hover: null,
   theme: "auto",
@@ -73,6 +75,11 @@ const asMark = {
   write: (/** @type {Mark | null} */ mark) => (mark ? mark.side + mark.index : ""),
 };
 
+/** @param {string[]} names one of these, or "" */
+function oneOf(names) {
+  return { read: (/** @type {string} */ text) => (names.includes(text) ? text : ""), write: String };
+}
+
 const asCell = {
   /** @param {string} text @returns {[number, number] | null} */
   read: (text) => {
@@ -88,7 +95,8 @@ const IN_THE_URL = {
   part: asText,
   layer: asIndex,
   head: asIndex,
-  row: { read: (text) => (ROWS.includes(text) ? text : ""), write: String },
+  row: oneOf(ROWS),
+  unit: oneOf(UNITS),
   fix: asMark,
   theme: asText,
   pruned: asFlag,
