@@ -4,13 +4,16 @@ precision.
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tiny_families import write_tiny
 from unit.native.walking import Recorded
 
+import headwise
 from headwise.core.transformer import Transformer
 from headwise.pytorch.inspect.walk import walk_record
 from headwise.pytorch.search.inference import prepare_for_inference
@@ -85,15 +88,30 @@ def test_every_step_equals_torch(build: Build, changes: dict[str, Any]) -> None:
     model = build(**changes)
     network = packed(model)
     for stack, layer, head, steps in walks(model):
-        found = recorded(model, network, stack, layer, head)
-        for step in steps:
-            if step.id in OUTSIDE:
-                continue
-            visible = np.isfinite(step.values)
-            where = f"{stack} {layer} {head} {step.id}"
-            np.testing.assert_array_equal(np.isfinite(found[step.id]), visible, where)
-            bound = 2e-5 * max(1.0, np.abs(step.values[visible]).max())
-            np.testing.assert_allclose(found[step.id][visible], step.values[visible], 0, bound, err_msg=where)
+        check_steps(recorded(model, network, stack, layer, head), steps, f"{stack} {layer} {head}")
+
+
+def check_steps(found: dict[str, Any], steps: list[WalkStep], walk: str) -> None:
+    for step in steps:
+        if step.id in OUTSIDE:
+            continue
+        visible = np.isfinite(step.values)
+        where = f"{walk} {step.id}"
+        np.testing.assert_array_equal(np.isfinite(found[step.id]), visible, where)
+        bound = 2e-5 * max(1.0, np.abs(step.values[visible]).max())
+        np.testing.assert_allclose(found[step.id][visible], step.values[visible], 0, bound, err_msg=where)
+
+
+@pytest.mark.parametrize("changes", [{"model_type": "gpt2", "n_layer": 2}, {"model_type": "llama"}], ids=str)
+def test_every_step_of_a_decoder_alone_equals_torch(tmp_path: Path, changes: dict[str, Any]) -> None:
+    write_tiny(tmp_path, changes["model_type"], changes)
+    model, text = headwise.load(tmp_path, "cpu"), "A dog runs."
+    network, ids = model.text_network().network, model.encode(text)
+    record = model.walks(text)
+    for layer, heads in enumerate(record.figure["decoder"].heads):
+        for head in range(heads):
+            found = Recorded(network, [], ids, True, layer, head).steps(8, 8)
+            check_steps(found, record.steps("decoder", layer, head), f"{layer} {head}")
 
 
 def test_recordings_have_the_same_bits_in_all_builds(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ class Recorded:
 
     Args:
         network: packed.
-        source: tokens with the end token.
+        source: tokens with the end token; none for a decoder alone.
         target: tokens with the start token.
         decoder, layer, head: what to record.
     """
@@ -42,17 +42,20 @@ class Recorded:
         self.network, self.arrays = network, dict[str, Floats]()
         self.decoder, self.layer, self.head = decoder, layer, head
         self.source, self.target = source, target
+        self.places = ("self_", "cross") if decoder and source else ("self_",)
         structure = network.structure
         self.of_layer: Any = (structure.decoder if self.decoder else structure.encoder)[self.layer]
         self.walk = c.Walk(decoder=self.decoder, layer=self.layer, head=self.head)
         self._plan()
         sides = [np.array(side, np.int32) for side in (source, target)]
-        network.check_tokens(sides[0], "src")
+        if source:
+            network.check_tokens(sides[0], "src")
         network.check_tokens(sides[1], "tgt")
         lengths = [np.array([len(side)], np.int32) for side in (source, target)]
         network.extend_positions(max(map(len, sides)))
         recording = c.Recording(end=structure.n_decoder_layers, walk=self.walk)
-        pairs = (at(array) for pair in zip(sides, lengths, strict=True) for array in pair)
+        pairs = [at(array) for pair in zip(sides, lengths, strict=True) for array in pair]
+        pairs = pairs if source else [None, None, *pairs[2:]]
         if c.needed().headwise_read(byref(structure), *pairs, 1, byref(recording)):
             raise MemoryError("not enough memory to record a pair")
 
@@ -66,7 +69,7 @@ class Recorded:
         for field, name in ROWS.items():
             self._room(self.walk, field, name, n, d)
         self._room(self.walk, "memory", "memory", len(self.source), d)
-        for place in ("self_", "cross") if self.decoder else ("self_",):
+        for place in self.places:
             self._plan_attention(getattr(self.walk, place), place, n)
         for field, name in {**ENDS, "out": "outside"}.items():
             self._room(self.walk.ffn, field, f"ffn.{name}", n, d)
@@ -90,7 +93,7 @@ class Recorded:
     def steps(self, d_k: int, d_v: int) -> dict[str, Floats]:
         """The values of the steps without padding; widths of a head before it."""
         found = dict(self.arrays)
-        for place in ("self_", "cross") if self.decoder else ("self_",):
+        for place in self.places:
             attention, name = getattr(self.of_layer, place), place.rstrip("_") + "_attn"
             k, v = head_columns(d_k, *self._halves(place)), head_columns(d_v)
             for step in ("queries", "keys", "rotated-queries", "rotated-keys"):

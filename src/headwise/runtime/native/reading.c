@@ -237,9 +237,11 @@ static int read_targets(Reader *r, const int32_t *tokens, const int32_t *lengths
         record_cached_weights(s, a, s->self_k[l], positions, rows,
                               next_layer(&r->to.decoder, (int64_t)a->heads * rows * rows), walk->head, &walk->self);
         if (walk->memory) TRY(walk_attention(r, a, rows, walk->head, &walk->self));
-        keep_input(r, rows);
-        TRY(cross_attention(s, l, rows, sentences));
-        TRY(record_cross(r, l, rows, lengths));
+        if (m->decoder[l].cross.in) {
+            keep_input(r, rows);
+            TRY(cross_attention(s, l, rows, sentences));
+            TRY(record_cross(r, l, rows, lengths));
+        }
         keep_input(r, rows);
         TRY(feed_forward(s, &m->decoder[l].ffn, rows));
         if (walk->memory) TRY(walk_feed_forward(r, &m->decoder[l].ffn, rows, walk));
@@ -258,12 +260,15 @@ int headwise_read(const Transformer *model, const int32_t *sources, const int32_
     int rows = 0, longest = 1;
     for (int i = 0; i < pairs; i++) {
         rows += lengths[i];
-        longest = MAX(longest, MAX(lengths[i], source_lengths[i]));
+        longest = MAX(longest, MAX(lengths[i], sources ? source_lengths[i] : 0));
     }
-    Reader r = {headwise_start(&part, sources, source_lengths, pairs, NULL), {.model = &part}, *recording};
+    Decoding *s = sources ? headwise_start(&part, sources, source_lengths, pairs, NULL)
+                          : new_decoding(&part, lengths, pairs, NULL);
+    Reader r = {s, {.model = &part}, *recording};
     int32_t *positions = malloc(4 * (size_t)rows * (longest + 2));
     int failed = r.s && positions ? 0 : OUT_OF_MEMORY;
-    if (!failed && (recording->encoder || recording->walk.memory)) failed = read_source(&r, sources, source_lengths[0]);
+    const int encoded = sources && (recording->encoder || recording->walk.memory);
+    if (!failed && encoded) failed = read_source(&r, sources, source_lengths[0]);
     if (!failed) failed = read_targets(&r, targets, lengths, rows, longest, positions);
     headwise_end(r.s);
     free_activations(&r.again);

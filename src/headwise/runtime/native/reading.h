@@ -42,7 +42,8 @@ typedef struct Recording {
     Walk walk;
 } Recording;
 
-/* Read sources and targets in one pass, both concatenated and with their special tokens. 0 or OUT_OF_MEMORY. */
+/* Read sources and targets in one pass, both concatenated and with their special tokens. A decoder alone reads targets, and
+   `sources` is NULL. 0 or OUT_OF_MEMORY. */
 EXPORT int headwise_read(const Transformer *model, const int32_t *sources, const int32_t *source_lengths,
                           const int32_t *targets, const int32_t *lengths, int pairs, const Recording *recording);
 
