@@ -78,7 +78,7 @@ def write_pages(model: str, folder: Path) -> dict[str, Path]:
     for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
         page.wasm_builds = lambda relaxed=relaxed: binaries | {"relaxed": relaxed}
         made[build] = folder / f"{build}.html"
-        page.export_page(read_folder(model), made[build])
+        page.export_page([read_folder(model)], made[build])
     return made
 
 

@@ -184,7 +184,7 @@ def test_the_exported_page_has_the_same_cards(
     new_page: Callable[..., Any], path: Path, expected: Expected, tmp_path: Path
 ) -> None:
     """From a file, on a phone; its numbers are those of 8 bits."""
-    export_page(translation_folder(path), tmp_path / "page.html")
+    export_page([translation_folder(path)], tmp_path / "page.html")
     shown = new_page(width=390)
     shown.goto(f"{(tmp_path / 'page.html').as_uri()}#view=tour&text={quote(TEXT)}")
     counted = {"recurrent", "pairs", "tokens", "d_model", "d_k", "d_ff", "heads", "size", "warmup", "patches", "root"}

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,20 @@ import pytest
 from browser.conftest import SHAPES, write_model
 from browser.test_accessibility import violations
 from playwright.sync_api import expect
+from tiny_families import write_tiny
 from unit.native.walking import Recorded
 
 import headwise
-from headwise.config.data import TranslationData
+from headwise.config.data import TextData, TranslationData
 from headwise.evaluate.pages.document import script_text
+from headwise.models.language.text import text_bounds
 from headwise.models.load import translation_folder
+from headwise.runtime.search.request import search_options
 from headwise.runtime.search.translator import clean_text, one_line, split_text
 from headwise.serve.web import page as web_page
 from headwise.serve.web import wasm
 from headwise.serve.web.page import export_page, page_tokenizer, read_asset
+from headwise.text.files.documents import train_on_documents
 from headwise.text.tokens.tokenizer import Tokenizer
 
 WORDS = [
@@ -61,7 +66,7 @@ def page_files(model_paths: dict[str, Path], tmp_path_factory: pytest.TempPathFa
     with pytest.MonkeyPatch.context() as patch:
         for build, relaxed in (("relaxed", binaries["relaxed"]), ("simd", b"not understood")):
             patch.setattr(web_page, "wasm_builds", lambda relaxed=relaxed: binaries | {"relaxed": relaxed})
-            export_page(translation_folder(model_paths["transformer"]), folder / f"{build}.html")
+            export_page([translation_folder(model_paths["transformer"])], folder / f"{build}.html")
     return {build: folder / f"{build}.html" for build in binaries}
 
 
@@ -108,7 +113,8 @@ ASKED = """(text) => new Promise((resolve) => {
     if (data.kind === "written") found.push([data.score, data.tokens.length]);
     if (data.kind === "done") resolve(found);
   };
-  worker.postMessage({ kind: "load", base64: document.getElementById("model").textContent });
+  const [library, model] = ["#library", "script.model"].map((name) => document.querySelector(name).textContent);
+  worker.postMessage({ kind: "load", library, model });
 })"""
 
 
@@ -117,7 +123,7 @@ def test_rotary_positions_and_shared_heads_translate_alike(
 ) -> None:
     tokenizer = Tokenizer.load(model_paths["transformer"] / "tokenizer.json")
     shape = SHAPES["transformer"] | {"positions": "rotary", "n_kv_heads": 1}
-    export_page(translation_folder(write_model(tmp_path / "model", shape, tokenizer, {})), tmp_path / "page.html")
+    export_page([translation_folder(write_model(tmp_path / "model", shape, tokenizer, {}))], tmp_path / "page.html")
     page, lines = new_page(), [" ".join(WORDS[first : first + 9]) for first in range(12)]
     page.goto((tmp_path / "page.html").as_uri())
     page.wait_for_selector("#translate:not([disabled])", state="attached")
@@ -135,7 +141,7 @@ def test_the_target_language_is_chosen_from_a_menu(
     corpus.write_text("\n".join(lines), encoding="utf-8")
     tokenizer = Tokenizer.train(lines, TranslationData(vocab_size=280), special=["<2de>", "<2fr>"])
     model = write_model(tmp_path / "model", SHAPES["transformer"], tokenizer, {})
-    export_page(translation_folder(model), tmp_path / "page.html")
+    export_page([translation_folder(model)], tmp_path / "page.html")
     page, text = new_page(), "A dog runs .\n<2de> A dog runs ."
     page.goto((tmp_path / "page.html").as_uri())
     page.wait_for_selector("#translate:not([disabled])", state="attached")
@@ -143,6 +149,75 @@ def test_the_target_language_is_chosen_from_a_menu(
     page.get_by_label("Into").select_option("French")
     wanted = headwise.load(model, "cpu").translate(["<2fr> A dog runs .", "<2de> A dog runs ."], compute="int8")
     assert translated(page, text) == [one.text for one in wanted]
+
+
+def write_language_model(folder: Path, subword: str) -> Path:
+    """A small GPT-2 with random parameters and a tokenizer of `headwise train`."""
+    data = TextData(subword=subword, vocab_size=300 if subword == "bpe" else 40)
+    tokenizer = train_on_documents(["A dog runs.\nZwei Männer reden.\n" * 9], data)
+    ids = {"bos_token_id": 2, "eos_token_id": 2, "pad_token_id": 0, "vocab_size": tokenizer.vocab_size}
+    folder.mkdir()
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "split_special_tokens": True}
+    write_tiny(folder, "gpt2", {"n_layer": 2, **ids}, **settings)
+    tokenizer.save(folder / "tokenizer.json")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def course_page(model_paths: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of a translator and two language models."""
+    folder = tmp_path_factory.mktemp("course")
+    models = [write_language_model(folder / subword, subword) for subword in ("bpe", "characters")]
+    export_page([translation_folder(path) for path in (model_paths["transformer"], *models)], folder / "course.html")
+    return folder / "course.html"
+
+
+def continued(page: Any, text: str, temperature: str) -> str:
+    page.get_by_label("Temperature").fill(temperature)
+    return "\n".join(translated(page, text))
+
+
+@pytest.mark.parametrize("subword", ["bpe", "characters"])
+def test_a_language_model_continues_as_on_the_command_line(
+    new_page: Callable[..., Any], course_page: Path, subword: str
+) -> None:
+    page, texts = new_page(), ["A dog", "Zwei Männer ", "", "\n</s> 日本", "  e\u0301<s>"]
+    page.goto(f"{course_page.as_uri()}#model={subword}")
+    page.wait_for_selector("#translate:not([disabled])", state="attached")
+    expect(page.get_by_role("heading", name="Continuation")).to_be_visible()
+    model = headwise.load(course_page.parent / subword, "cpu")
+    assert [continued(page, text, "0") for text in texts] == [one.text for one in model.generate(texts, compute="int8")]
+    config = model.generation.changed({"sample": True, "temperature": 0.5}, ("int8",))
+    for seed in (0, 1):  # every press of the button is another sample
+        limits = replace(text_bounds([model.encode("A dog")], config, 60), streams=np.zeros(1, np.int64))
+        options = search_options(replace(config.settings, seed=seed), config.special)
+        ((wanted,),) = model.text_network("int8").search([model.encode("A dog")], limits, options)
+        assert continued(page, "A dog", "0.5") == model.decode_after(model.encode("A dog"))(wanted.tokens)
+    translated(page, "A dog runs. " * 30)
+    expect(page.locator("#status")).to_contain_text("the model reads at most 60")
+
+
+def test_a_page_of_several_models_keeps_the_choice_in_its_address(
+    new_page: Callable[..., Any], course_page: Path
+) -> None:
+    page = new_page(width=390)
+    page.goto(course_page.as_uri())
+    page.get_by_label("Model").select_option("characters")
+    expect(page.get_by_role("button", name="Continue")).to_be_enabled()
+    continued(page, "Männer & Hund?", "0")
+    page.get_by_role("button", name="Tour").click()
+    page.get_by_role("combobox", name="Cards").select_option("mask")
+    page.locator(".tour-choices button").first.click()
+    expect(page.locator('data[data-name="pairs"]').first).to_have_attribute("value", str(14**2))
+    assert "cross" not in page.locator(".tour-bar option").evaluate_all("(nodes) => nodes.map((node) => node.value)")
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    other = new_page()
+    other.goto(page.url)
+    expect(other.get_by_label("Text", exact=True)).to_have_value("Männer & Hund?")
+    expect(other.locator('.card[data-card="mask"] .question')).to_be_visible()
+    other.get_by_label("Model").select_option(index=0)
+    expect(other.get_by_role("button", name="Translate")).to_be_enabled()
 
 
 WALKED = """([text, tokens, wanted]) => new Promise((resolve, reject) => {
@@ -156,7 +231,8 @@ WALKED = """([text, tokens, wanted]) => new Promise((resolve, reject) => {
     if (data.kind === "walked") found.push({ ...data.walk, numbers: Array.from(data.walk.numbers, plain) });
     if (found.length === wanted.length) resolve(found);
   };
-  worker.postMessage({ kind: "load", base64: document.getElementById("model").textContent });
+  const [library, model] = ["#library", "script.model"].map((name) => document.querySelector(name).textContent);
+  worker.postMessage({ kind: "load", library, model });
 })"""
 WALKING: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -172,7 +248,7 @@ def test_a_walk_has_the_numbers_of_the_library(
     """All steps of all layers and heads, as the library records them here in int8."""
     tokenizer = Tokenizer.load(model_paths["transformer"] / "tokenizer.json")
     path = write_model(tmp_path / "model", SHAPES["transformer"] | changes, tokenizer, {})
-    export_page(translation_folder(path), tmp_path / "page.html")
+    export_page([translation_folder(path)], tmp_path / "page.html")
     text, output = "A dog runs across the field .", tokenizer.encode("Der Hund sieht die Männer .")
     model, network = headwise.load(path, "cpu"), translation_folder(path).stored.engine("int8")
     record = model.walks(text, tgt="Der Hund sieht die Männer .")
@@ -187,6 +263,21 @@ def test_a_walk_has_the_numbers_of_the_library(
         recorded = Recorded(network, source, read, stack == "decoder", layer, head)
         values = recorded.steps(*head_widths(record))
         check_walk(walk, steps, values)
+
+
+def test_a_walk_of_a_language_model_has_the_numbers_of_the_library(
+    new_page: Callable[..., Any], course_page: Path, tmp_path: Path
+) -> None:
+    path = course_page.parent / "characters"
+    export_page([translation_folder(path)], tmp_path / "page.html")
+    model, network, text = headwise.load(path, "cpu"), translation_folder(path).stored.engine("int8"), "A dog\nruns."
+    record, places = model.walks(text), [(layer, head) for layer in (0, 1) for head in (0, 1)]
+    page = new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    wanted = [{"stack": "decoder", "layer": layer, "head": head} for layer, head in places]
+    for (layer, head), walk in zip(places, page.evaluate(WALKED, [text, [], wanted]), strict=True):
+        values = Recorded(network, [], model.encode(text), True, layer, head).steps(8, 8)
+        check_walk(walk, record.steps("decoder", layer, head), values)
 
 
 def head_widths(record: Any) -> tuple[int, int]:
@@ -311,7 +402,7 @@ def test_a_page_made_without_torch_cannot_be_looked_inside(
     new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_page, "torch_installed", lambda: False)
-    export_page(translation_folder(model_paths["transformer"]), tmp_path / "page.html")
+    export_page([translation_folder(model_paths["transformer"])], tmp_path / "page.html")
     page = new_page()
     page.goto((tmp_path / "page.html").as_uri() + "#text=A%20dog&walk=1")
     page.wait_for_selector("#details:not([hidden])")

@@ -16,7 +16,7 @@ import pytest
 from tiny_families import write_tiny
 
 from headwise.cli import main
-from headwise.config.data import TranslationData
+from headwise.config.data import TextData, TranslationData
 from headwise.config.settings import SearchSettings
 from headwise.errors import UserError
 from headwise.evaluate.pages.document import module_order
@@ -27,6 +27,7 @@ from headwise.runtime.native import library as c
 from headwise.serve.web import page, wasm
 from headwise.serve.web.memory import Image, structure_layout
 from headwise.serve.web.page import export_page, outline, page_tokenizer, unsupported_part
+from headwise.text.files.documents import train_on_documents
 from headwise.text.tokens.tokenizer import Tokenizer
 
 MakeModel = Callable[..., Path]
@@ -48,7 +49,7 @@ def unpacked(packed: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def test_a_page_is_one_file_that_asks_no_network(make_model: MakeModel, tmp_path: Path, no_compiler: None) -> None:
-    report = export_page(translation_folder(make_model()), tmp_path / "<en> & de.html")
+    report = export_page([translation_folder(make_model())], tmp_path / "<en> & de.html")
     assert report.endswith("MB; open it in a browser, or share it")
     text = (tmp_path / "<en> & de.html").read_text(encoding="utf-8")
     assert "<title>&lt;en&gt; &amp; de</title>" in text
@@ -107,7 +108,7 @@ def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: 
 
 def test_a_page_searches_as_the_model_is_told_to(make_model: MakeModel, no_compiler: None) -> None:
     path = make_model(positions="learned", max_len=40)
-    about, parts = unpacked(page.pack_page(read_folder(path)))
+    about, parts = unpacked(page.pack_model(read_folder(path)))
     default = SearchSettings()
     assert about["options"]["beam_size"] == default.beam_size and about["options"]["pool"] == 1
     assert about["lists"]["ends"] == [2] and about["lists"]["suppressed"] == [0, 1, 3]
@@ -117,7 +118,8 @@ def test_a_page_searches_as_the_model_is_told_to(make_model: MakeModel, no_compi
         40,
     )
     assert about["aligns"] == {"layer": 0, "head": -1, "later": 0}
-    assert parts["simd"] == b"simd" and len(parts["image"]) == about["parts"]["image"][1]
+    assert len(parts["image"]) == about["parts"]["image"][1]
+    assert unpacked(page.pack_library())[1] == NO_BINARIES
 
 
 def test_positions_reach_as_far_as_an_output_may() -> None:
@@ -176,12 +178,37 @@ def test_what_a_page_cannot_hold_is_refused_in_a_line(
     (tmp_path / "marian").mkdir()
     write_tiny(tmp_path / "marian", "marian")
     with pytest.raises(UserError, match=r"compiled library \(.*relative_buckets"):
-        export_page(translation_folder(make_model(positions="relative")), out)
+        export_page([translation_folder(make_model(positions="relative"))], out)
     with pytest.raises(UserError, match="its tokenizer is not supported"):
-        export_page(translation_folder(tmp_path / "marian"), out)
+        export_page([translation_folder(tmp_path / "marian")], out)
     assert main(["export", str(make_model()), str(out), "--to", "web", "--compute", "int8"]) == 2
     assert "--compute and --text are not for --to web" in capsys.readouterr().err
+    assert main(["export", str(make_model()), str(out), "--to", "onnx", "--with", str(make_model())]) == 2
+    assert "--with is for --to web" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_page_has_language_models_trained_here(tmp_path: Path, no_compiler: None) -> None:
+    paths = [tmp_path / "one" / "text", tmp_path / "two" / "text", tmp_path / "other"]
+    for path in paths:
+        path.mkdir(parents=True)
+        write_tiny(path, "gpt2")
+    one, two, other = map(translation_folder, paths)
+    with pytest.raises(UserError, match="one/text: .*its tokenizer is not supported"):
+        export_page([one], tmp_path / "page.html")
+    tokenizer = train_on_documents(["A dog runs."], TextData(subword="characters", vocab_size=264))
+    for path in paths:
+        tokenizer.save(path / "tokenizer.json")
+    assert "MB" in export_page([one, other], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert re.findall(r'class="model" type="text/plain" data-name="(\w+)"', text) == ["text", "other"]
+    with pytest.raises(UserError, match="two models are named text"):
+        export_page([one, two], tmp_path / "page2.html")
+    for name, value in (("repetition_penalty", 1.5), ("sequence_bias", [[[5, 6], 2.0]])):
+        (paths[0] / "generation_config.json").write_text(json.dumps({name: value}))
+        with pytest.raises(UserError, match=f"generation_config.json: --to web does not support {name}"):
+            export_page([one], tmp_path / "page2.html")
+    assert not (tmp_path / "page2.html").exists()
 
 
 def test_without_a_compiler_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,14 +14,16 @@ NEEDS = {"export_formats": lambda o: o.to != "web"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    what = f"translation model: a {TRAINED_HERE}; for hf and ctranslate2 also a Hugging Face folder"
-    parser.add_argument("model", metavar="MODEL", help=f"{what}, or one written by `headwise import`")
+    what = f"translation model, for web also a language model: a {TRAINED_HERE}; for hf and ctranslate2 also a Hugging "
+    parser.add_argument("model", metavar="MODEL", help=f"{what}Face folder, or one written by `headwise import`")
     formats = (
         "hf: for transformers, as MarianMTModel (with pre-norm: Pegasus); ctranslate2; onnx: encoder, and decoder "
     )
-    formats += "with cache; web: one HTML file that translates in any browser, offline"
+    formats += "with cache; web: one HTML file that translates or continues texts in any browser, offline"
     parser.add_argument("--to", choices=("hf", "ctranslate2", "onnx", "web"), required=True, help=formats)
     parser.add_argument("out", metavar="OUT", help="new folder to write, or file for web")
+    others = "further models for the same web page, which has a menu of them"
+    parser.add_argument("--with", nargs="+", action="extend", default=[], dest="others", metavar="MODEL", help=others)
     compute = "float32, int8: weight precision of ctranslate2 and onnx; int8 is a third of the size, with slightly "
     compute += "different translations; a web page is always int8 (default: %(default)s)"
     parser.add_argument("--compute", choices=("float32", "int8"), default="float32", metavar="NAME", help=compute)
@@ -33,10 +35,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Export, compare translations, and print the comparison."""
     texts = parallel_texts([source_text(options.text, "--text")])[0] if options.text else []
+    if options.others and options.to != "web":
+        raise UserError("--with is for --to web: the other formats have one model in a folder")
     if options.to == "web":
         if "compute" in options.flags or texts:
             raise UserError("--compute and --text are not for --to web: a page is always int8, and is not compared")
-        report = export_page(translation_folder(options.model), Path(options.out))
+        folders = [translation_folder(path) for path in (options.model, *options.others)]
+        report = export_page(folders, Path(options.out))
     else:
         export_model = options.modules["export_formats"].export_model
         report = export_model(options.model, options.to, options.out, options.compute == "int8", texts)

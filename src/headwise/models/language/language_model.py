@@ -230,7 +230,7 @@ class LibraryText:
         self, prompts: Sequence[Sequence[int]], limits: Limits, options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """See `TextNetwork.search`."""
-        options = _without_start(options)
+        options = without_start(options)
 
         def search_some(batch: list[int], stop: NDArray[np.int32]) -> list[list[Hypothesis]]:
             own = limits.each(lambda rows: rows[batch])
@@ -240,7 +240,7 @@ class LibraryText:
 
     def stream(self, prompt: Sequence[int], limits: Limits, options: SearchOptions) -> Iterator[int]:
         """See `TextNetwork.stream`."""
-        options = _without_start(options)
+        options = without_start(options)
 
         def begin(batch: list[int], stop: NDArray[np.int32]) -> list[Search]:
             return [self.network.begin([prompt], limits, options, None, stop)]
@@ -259,7 +259,7 @@ class LibraryText:
         return _in_threads(len(texts), read_some)
 
 
-def _without_start(options: SearchOptions) -> SearchOptions:
+def without_start(options: SearchOptions) -> SearchOptions:
     """A prompt takes the place of the start token, which is not part of n-grams either."""
     return replace(options, bos_id=0, bos_in_ngrams=False)
 

@@ -31,10 +31,10 @@ class Image:
         self._known: dict[int, int] = {}  # copied objects by their original address
         self._numbers: dict[bytes, int] = {}  # copied numbers by digest
         structure, width = network.structure, -(-network.d_model // LANES) * LANES
-        assert network.vocabulary["src"] == network.vocabulary["tgt"]
+        assert len({*network.vocabulary.values()}) == 1, "one vocabulary for both sides"
         self._layers = {"encoder": structure.n_encoder_layers, "decoder": structure.n_decoder_layers}
         self._floats = {"weight": width, "bias": width}
-        self._floats |= {"rows": network.vocabulary["src"] * width, "positions": positions * width}
+        self._floats |= {"rows": network.vocabulary["tgt"] * width, "positions": positions * width}
         self._floats["angles"] = positions * 2 * structure.rotary.half
         self.model = self._write(self._words(structure))
 

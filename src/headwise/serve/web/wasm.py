@@ -11,13 +11,15 @@ from headwise.runtime.native.build import FLAGS, FOLDER, ZIG, version
 from headwise.runtime.native.build import SOURCES as LIBRARY_SOURCES
 from headwise.text.prepared.cache import cache, cache_folder
 
-NOT_HERE = ("prompts.c", "training.c", "parallel.c", "checksum.c", "layout.c")  # sources that a page does not use
+NOT_HERE = ("training.c", "parallel.c", "checksum.c", "layout.c")  # sources that a page does not use
 SOURCES = (*(name for name in LIBRARY_SOURCES if name not in NOT_HERE), "web.c")
 BUILDS = {"simd": ("-msimd128",), "relaxed": ("-msimd128", "-mrelaxed-simd")}
 TARGET = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s")  # a library without imports
 EXCLUDED_FLAGS = ("-fPIC", "-pthread")  # native flags that do not apply
 # Called by assets/engine.js.
-C_FUNCTIONS = ("search", "start", "end", "look", "exact", "read", "linear_forward", "quantised_weights")
+C_FUNCTIONS = (
+    *("search", "start", "read_prompts", "end", "look", "exact", "read", "linear_forward", "quantised_weights"),
+)
 EXPORTED_SYMBOLS = ("malloc", "free", "aligned_alloc", *(f"headwise_{name}" for name in C_FUNCTIONS))
 INSTALL = 'pip install "headwise[web]"'
 

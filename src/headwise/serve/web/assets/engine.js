@@ -42,14 +42,15 @@ export class Engine {
   }
 
   /**
-   * Search outputs for a source with its end mark, best first.
+   * Search outputs for a source with its end mark, or continuations of a text by a decoder alone, best first.
    * @param {number[]} source
-   * @param {{beam_size?: number, pool?: number}} asked beside the settings of the model
+   * @param {{beam_size?: number, pool?: number, temperature?: number, seed?: number}} asked beside the settings of the model; with a seed, the output is sampled
    * @returns {Hypothesis[]}
    */
   search(source, asked = {}) {
     const { options, lists } = this.about;
-    const settings = { ...options, ...asked };
+    const sampled = asked.seed === undefined ? {} : { beam_size: 1, pool: 1 };
+    const settings = { ...options, ...asked, ...sampled };
     const limit = this.longest(source.length);
     return this.with((room) => {
       for (const name of ["ends", "suppressed", "suppressed_first"]) {
@@ -57,7 +58,8 @@ export class Engine {
       }
       const found = { longest: limit, tokens: room.bytes(4 * settings.pool * limit), token_log_probs: room.bytes(4 * settings.pool * limit) };
       for (const name of ["lengths", "log_probs", "scores"]) Object.assign(found, { [name]: room.bytes(4 * settings.pool) });
-      const limits = { min_length: room.ints([this.shortest(source.length, limit)]), max_length: room.ints([limit]), prefix: 0, prefix_length: 0 };
+      const streams = asked.seed === undefined ? 0 : room.ints([asked.seed, 0, 0, 0]); // the seed and one stream, of eight bytes each
+      const limits = { min_length: room.ints([this.shortest(source.length, limit)]), max_length: room.ints([limit]), prefix: 0, prefix_length: 0, streams };
       const decoding = room.decoding(source);
       const members = { decodings: room.ints([decoding]), outputs: room.ints([this.output]), count: 1 };
       const [m, o, l, f] = [room.record("Members", members), room.record("Options", settings), room.record("Limits", limits), room.record("Found", found)];
@@ -101,15 +103,17 @@ export class Engine {
     });
   }
 
-  /** The most pieces of an output, with its end mark: `bounds` of runtime/search/engine.py. @param {number} length */
+  /** The most pieces of an output, with its end mark: `bounds` of runtime/search/engine.py, `output_bounds` of models/language/limits.py. @param {number} length */
   longest(length) {
-    const { factor, extra, max_len } = this.about.lengths;
+    const { factor, extra, max_len, most, longest_source } = this.about.lengths;
+    if (this.about.continues) return Math.max(1, Math.min(most, longest_source - length + 1));
     return Math.max(1, Math.min(Math.trunc(factor * length) + extra, max_len || Infinity));
   }
 
   /** @param {number} length @param {number} limit */
   shortest(length, limit) {
-    return Math.min(Math.trunc(this.about.lengths.least_factor * length), limit - 1);
+    const { least, least_factor } = this.about.lengths;
+    return Math.min(this.about.continues ? least : Math.trunc(least_factor * length), limit - 1);
   }
 
   /** @param {number} address */
@@ -180,10 +184,11 @@ export class Room {
     return at;
   }
 
-  /** @param {number[]} source */
+  /** A source that was encoded, or a text that a decoder alone has read. @param {number[]} source */
   decoding(source) {
-    const { library, model } = this.engine;
-    const at = this.engine.memory(library.headwise_start(model, this.ints(source), this.ints([source.length]), 1, 0));
+    const { library, model, about } = this.engine;
+    const [tokens, lengths] = [this.ints(source), this.ints([source.length])];
+    const at = this.engine.memory(about.continues ? library.headwise_read_prompts(model, tokens, lengths, 1, 0, 0) : library.headwise_start(model, tokens, lengths, 1, 0));
     this.held.push(() => library.headwise_end(at));
     return at;
   }

@@ -1,5 +1,5 @@
 // @ts-check
-// The page: a text, its translation as it is written, and of a chosen sentence alternatives and attention.
+// The page: a text, its translation or continuation as it is written, and of a chosen sentence alternatives and attention.
 
 import { forgetColours } from "./colours.js";
 import { Columns } from "./columns.js";
@@ -13,7 +13,9 @@ import { START, Store, writeHash } from "./state.js";
 
 const byId = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 const [form, source, output, status, details] = ["form", "source", "output", "status", "details"].map(byId);
-const [start, stop, copy, progress, to] = ["translate", "stop", "copy", "progress", "to"].map(byId);
+const [start, stop, copy, progress, to, temperature] = ["translate", "stop", "copy", "progress", "to", "temperature"].map(byId);
+/** @type {HTMLScriptElement[]} */
+const models = Array.from(document.querySelectorAll("script.model"));
 const LANGUAGES = new Intl.DisplayNames("en", { type: "language" });
 const program = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
 const store = new Store({ ...START });
@@ -31,7 +33,8 @@ let guide = null;
 /** @type {Map<number, (answer: any) => void>} what is to be done with the answers to questions about a sentence */
 const asked = new Map();
 const wish = new URLSearchParams(location.hash.slice(1)); // a text to begin with, and whether to look inside or take the tour
-let [chosen, began, loaded, questions] = [-1, 0, false, 0];
+const current = models.find(({ dataset }) => dataset.name === wish.get("model")) ?? models[0];
+let [chosen, began, loaded, questions, continuing, seed] = [-1, 0, false, 0, false, 0];
 
 /** Another worker with the model: also how to stop one, which hears nothing while it computes. */
 function begin() {
@@ -39,16 +42,20 @@ function begin() {
   worker = new Worker(program);
   worker.onmessage = ({ data }) => HEARD[data.kind](data);
   worker.onerror = (event) => fail(event.message);
-  worker.postMessage({ kind: "load", base64: byId("model").textContent });
+  worker.postMessage({ kind: "load", library: byId("library").textContent, model: current.textContent });
 }
 
 /** @type {Record<string, (message: any) => void>} */
 const HEARD = {
-  ready({ figure, targets }) {
+  ready({ figure, targets, continues, temperature: usual }) {
+    if (continues && !loaded) {
+      temperature.value = usual;
+      continueTexts();
+    }
     if (figure) look ??= new Inside(figure, walk, theme);
     if (figure) guide ??= new Guide({ figure, text: () => units[chosen].source, ask: (stack, layer, head) => walk({ stack, layer, head }), search: (beam) => question({ kind: "search", beam }) }, theme, keepTour);
     if (targets.length > 1 && !to.childElementCount) offer(targets);
-    if (!output.childElementCount) say("Ready: write a text and press Translate.");
+    if (!output.childElementCount) say(`Ready: write a text and press ${start.textContent}.`);
     busy(false);
     if (!loaded && wish.has("text")) {
       source.value = wish.get("text");
@@ -77,13 +84,13 @@ const HEARD = {
   },
   done() {
     const seconds = (performance.now() - began) / 1000;
-    const words = units.flatMap(({ source }) => source.split(/\s+/)).length;
-    say(units.length ? `${words} words in ${seconds.toFixed(1)} seconds` : "There is nothing to translate.");
+    const words = continuing ? `${units[0].tokens?.length} tokens` : `${units.flatMap(({ source }) => source.split(/\s+/)).length} words`;
+    say(units.length ? `${words} in ${seconds.toFixed(1)} seconds` : "There is nothing to translate.");
     busy(false);
     if (units.length) choose(0);
   },
   explained({ unit, alternatives, weights, read, wrote }) {
-    if (unit === chosen) show(units[unit], alternatives, weights, read, wrote);
+    if (unit === chosen) show(units[unit], weights ? explanation(units[unit], alternatives, weights, read, wrote) : []);
   },
   walked({ number, walk, error }) {
     settle(number, { walk, error });
@@ -93,6 +100,15 @@ const HEARD = {
   searched: ({ number, text, logProb }) => settle(number, { text, logProb }),
   failed: ({ why }) => fail(why),
 };
+
+/** Words of the page for a language model. */
+function continueTexts() {
+  continuing = true;
+  byId("sampling").hidden = false;
+  [start.textContent, byId("does").textContent, byId("written").textContent] = ["Continue", "continues", "Continuation"];
+  source.placeholder = "Write the beginning of a text";
+  output.classList.add("continued");
+}
 
 /** A menu of target languages. @param {string[]} targets tokens such as <2de> */
 function offer(targets) {
@@ -139,8 +155,10 @@ function translate() {
   details.hidden = copy.disabled = true;
   progress.value = 0;
   busy(true);
-  say("Translating …");
-  worker.postMessage({ kind: "translate", text: source.value, target: to.value });
+  say(continuing ? "Continuing …" : "Translating …");
+  const heat = Math.max(0, Number(temperature.value) || 0);
+  if (continuing) worker.postMessage({ kind: "extend", text: source.value, temperature: heat, seed: heat ? seed++ : 0 });
+  else worker.postMessage({ kind: "translate", text: source.value, target: to.value });
 }
 
 function halt() {
@@ -169,7 +187,8 @@ const walk = (where) => question({ kind: "walk", where });
 
 /** @param {any} place of the tour, with which the address leads to this card and sentence */
 function keepTour(place) {
-  history.replaceState(null, "", writeHash({ ...START, ...place, view: "tour", text: units[chosen].source }));
+  const model = models.length > 1 ? `&model=${encodeURIComponent(current.dataset.name ?? "")}` : "";
+  history.replaceState(null, "", writeHash({ ...START, ...place, view: "tour", text: units[chosen].source }) + model);
 }
 
 /** Show more of a sentence. @param {number} index */
@@ -181,23 +200,28 @@ function choose(index) {
 }
 
 /**
+ * Word alignment and alternatives of a translation.
  * @param {Unit} unit
  * @param {{text: string, logProb: number}[]} alternatives
  * @param {any} weights
  * @param {string[]} read
  * @param {string[]} wrote
  */
-function show(unit, alternatives, weights, read, wrote) {
+function explanation(unit, alternatives, weights, read, wrote) {
   const items = (/** @type {string[]} */ pieces) => pieces.map((piece) => ({ text: label(piece), kind: kind(piece) }));
   const texts = { keys: items(read), queries: items(wrote), keysTitle: "text", queriesTitle: "translation" };
   store.listeners.clear();
   Object.assign(store.state, { hover: null, fix: null });
   drawn = { columns: new Columns(texts, store), weights };
   const others = alternatives.filter(({ text }, i) => text !== unit.text && alternatives.findIndex((one) => one.text === text) === i);
+  return [element("section", {}, element("h2", {}, "Word alignment"), drawn.columns.node), element("section", {}, element("h2", {}, "Alternatives"), listOf(others, unit.text))];
+}
+
+/** @param {Unit} unit @param {HTMLElement[]} explained */
+function show(unit, explained) {
   details.replaceChildren(
     element("p", { class: "source", dir: "auto" }, unit.source),
-    element("section", {}, element("h2", {}, "Word alignment"), drawn.columns.node),
-    element("section", {}, element("h2", {}, "Alternatives"), listOf(others, unit.text)),
+    ...explained,
     ...(guide ? [guide.node] : []),
     ...(look ? [look.node] : []),
   );
@@ -238,6 +262,13 @@ function redraw() {
   guide?.update();
 }
 
+if (models.length > 1) {
+  byId("model").replaceChildren(...models.map(({ dataset }) => element("option", { value: dataset.name }, dataset.name ?? "")));
+  byId("model").value = current.dataset.name;
+  byId("model").addEventListener("change", () => (location.hash = `model=${encodeURIComponent(byId("model").value)}`));
+  byId("choice").hidden = false;
+}
+addEventListener("hashchange", () => location.reload());
 form.addEventListener("submit", (/** @type {Event} */ event) => (event.preventDefault(), translate()));
 stop.addEventListener("click", halt);
 copy.addEventListener("click", async () => {

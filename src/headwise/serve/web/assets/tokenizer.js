@@ -1,7 +1,8 @@
 // @ts-check
-// Text to ids and back: what `text/tokens/tokenizer.py` learns, byte-level BPE, in the words of its `tokenizer.json`.
+// Text to ids and back: what `text/tokens/tokenizer.py` learns, byte-level BPE, in the words of its `tokenizer.json`; and
+// the characters of a language model.
 
-/** @typedef {{forms: string[], lowercase: boolean, pieces: string[], merges: string[], special: number[], declared: Record<string, string>}} Content */
+/** @typedef {{forms: string[], lowercase: boolean, front: string, unknown: number | null, pieces: string[], merges: string[], special: number[], declared: Record<string, string>}} Content front: put before a text; unknown: the id of other characters, null for BPE */
 
 // `WORDS` of text/tokens/tokenizer.py; what is blank for the tokenizers library is so by Unicode, and not what `\s` is here.
 const WORDS = / ?\p{L}[\p{L}\p{M}\u200c\u200d]*| ?\p{N}| ?([^\p{White_Space}\p{L}\p{N}])\1*|\p{White_Space}/gu;
@@ -44,7 +45,9 @@ export class Tokenizer {
   encodePlain(text) {
     let normal = this.content.forms.reduce((found, form) => found.normalize(form), text);
     if (this.content.lowercase) normal = Array.from(normal, (letter) => letter.toLowerCase()).join("");
-    return (` ${normal}`.match(WORDS) ?? []).flatMap((word) => this.word(word));
+    const { front, unknown } = this.content;
+    if (unknown !== null) return Array.from(normal, (letter) => this.ids.get(letter) ?? unknown);
+    return (`${front}${normal}`.match(WORDS) ?? []).flatMap((word) => this.word(word));
   }
 
   /** @param {string} word @returns {number[]} */
@@ -76,17 +79,22 @@ export class Tokenizer {
     let [text, stretch] = ["", /** @type {string[]} */ ([])];
     for (const id of ids) {
       const declared = this.content.declared[id];
-      if (declared !== undefined) [text, stretch] = [text + textOfLetters(stretch) + declared, []];
+      if (declared !== undefined) [text, stretch] = [text + this.textOf(stretch) + declared, []];
       else if (!this.special.has(id)) stretch.push(this.content.pieces[id]);
     }
-    return text + textOfLetters(stretch);
+    return text + this.textOf(stretch);
+  }
+
+  /** @param {string[]} pieces */
+  textOf(pieces) {
+    return this.content.unknown === null ? textOfLetters(pieces, this.content.front) : pieces.join("");
   }
 
   /** One readable string per id: blanks as ▁, bytes that are no text on their own as <0xE3>. @param {Iterable<number>} ids */
   readable(ids) {
     return Array.from(ids, (id) => {
       const piece = this.content.pieces[id];
-      return this.special.has(id) || this.content.declared[id] !== undefined ? piece : readableBytes(bytesOf([piece]));
+      return this.special.has(id) || this.content.declared[id] !== undefined || this.content.unknown !== null ? piece : readableBytes(bytesOf([piece]));
     });
   }
 }
@@ -101,9 +109,10 @@ function bytesOf(pieces) {
   return Uint8Array.from(Array.from(pieces.join(""), (letter) => BYTES.get(letter) ?? 0x3f));
 }
 
-/** What letters of bytes spell, without the one blank in front. @param {string[]} pieces */
-function textOfLetters(pieces) {
-  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytesOf(pieces)).replace(/^ /, "");
+/** What letters of bytes spell, without what was put in front. @param {string[]} pieces @param {string} front */
+function textOfLetters(pieces, front) {
+  const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytesOf(pieces));
+  return text.startsWith(front) ? text.slice(front.length) : text;
 }
 
 /** @param {Uint8Array} bytes */

@@ -15,7 +15,7 @@ const range = (/** @type {number} */ count, start = 0) => Array.from({ length: c
 
 /**
  * @param {Engine} engine
- * @param {number[]} source with its end mark
+ * @param {number[]} source with its end mark; empty for a decoder alone
  * @param {number[]} read what the decoder reads, with its start mark
  * @param {Where} where
  * @param {(ids: number[]) => string[]} names of tokens
@@ -80,7 +80,8 @@ class Recorder {
     this.plan();
     const places = Object.fromEntries([...this.fields].map(([name, { at }]) => [`walk.${name}`, at]));
     const recording = room.record("Recording", { ...places, "walk.decoder": Number(this.decoder), "walk.layer": layer, "walk.head": head, end: this.decoder ? this.model.n_decoder_layers : 0 });
-    if (engine.library.headwise_read(engine.model, room.ints(source), room.ints([source.length]), room.ints(read), room.ints([read.length]), 1, recording)) throw new Error("there is not enough memory to look inside");
+    const sources = source.length ? [room.ints(source), room.ints([source.length])] : [0, 0];
+    if (engine.library.headwise_read(engine.model, ...sources, room.ints(read), room.ints([read.length]), 1, recording)) throw new Error("there is not enough memory to look inside");
     /** @type {number[]} */
     this.likely = [];
     this.totals = new Float32Array(this.rows);
@@ -93,7 +94,7 @@ class Recorder {
     const [n, width] = [this.rows, this.model.d_model];
     for (const name of ["embeddings", "positions", "sum", "embedded", "input", "top", "output"]) this.field(name, n, width);
     this.field("memory", this.source.length, width);
-    for (const place of this.decoder ? ["self_", "cross"] : ["self_"]) {
+    for (const place of this.decoder && this.source.length ? ["self_", "cross"] : ["self_"]) {
       const [keys, d_k, d_v] = [place === "cross" ? this.source.length : n, this.layer[`${place}.d_k`], this.layer[`${place}.d_v`]];
       for (const end of ["norm", "out", "add"]) this.field(`${place}.ends.${end}`, n, width);
       for (const name of ["queries", "turned_queries"]) this.field(`${place}.${name}`, n, d_k);

@@ -7,11 +7,12 @@ import { Tokenizer } from "./tokenizer.js";
 import { recordedWalk } from "./walking.js";
 
 const ALTERNATIVES = 5; // hypotheses shown of a sentence
+const CONTEXT = 8; // tokens of a text that are decoded again before its continuation: models/language/output.py
 const SHOWN_EVERY = 40; // milliseconds between two glimpses of what is being written
 
 /** @type {{engine: Engine, tokenizer: Tokenizer, eos: number, longest: number} | null} */
 let model = null;
-/** @type {{text: string, unit: number, shown: number} | null} */
+/** @type {{text: string, unit: number, shown: number, read: (tokens: Iterable<number>) => string} | null} */
 let glimpse = null;
 /** @type {any[]} */
 const questions = [];
@@ -33,22 +34,23 @@ async function unpacked(base64) {
   const buffer = await new Response(stream).arrayBuffer();
   const length = new DataView(buffer).getUint32(0, true);
   const about = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  const part = (/** @type {string} */ name) => new Uint8Array(buffer, 4 + length + about.parts[name][0], about.parts[name][1]);
-  return { about, parts: { simd: part("simd"), relaxed: part("relaxed"), image: part("image") } };
+  const parts = Object.entries(about.parts).map(([name, [at, size]]) => [name, new Uint8Array(buffer, 4 + length + at, size)]);
+  return { about, parts: Object.fromEntries(parts) };
 }
 
-/** @param {string} base64 */
-async function load(base64) {
-  const { about, parts } = await unpacked(base64);
-  const engine = await Engine.start(about, parts, written);
-  model = { engine, tokenizer: new Tokenizer(about.tokenizer), eos: about.lists.ends[0], longest: about.lengths.longest_source };
-  page.postMessage({ kind: "ready", figure: about.walk?.figure ?? null, targets: about.targets });
+/** @param {string} library @param {string} packed the model */
+async function load(library, packed) {
+  const [{ about, parts }, own] = [await unpacked(library), await unpacked(packed)];
+  const engine = await Engine.start({ ...about, ...own.about }, { ...parts, ...own.parts }, written);
+  const { tokenizer, lists, lengths, walk, targets, continues, sample, options } = own.about;
+  model = { engine, tokenizer: new Tokenizer(tokenizer), eos: lists.ends[0], longest: lengths.longest_source };
+  page.postMessage({ kind: "ready", figure: walk?.figure ?? null, targets, continues, temperature: sample ? options.temperature : 0 });
 }
 
 /** @param {Int32Array} tokens */
 function written(tokens) {
   if (!model || !glimpse || performance.now() - glimpse.shown < SHOWN_EVERY) return;
-  const text = oneLine(model.tokenizer.decode(tokens)).replace(/\ufffd+$/, "");
+  const text = glimpse.read(tokens).replace(/\ufffd+$/, "");
   glimpse.shown = performance.now();
   if (text !== glimpse.text) page.postMessage({ kind: "writing", unit: glimpse.unit, text });
   glimpse.text = text;
@@ -67,13 +69,42 @@ async function translate(text, target) {
   const units = lines.flatMap((parts, line) => parts.map((part) => ({ line, source: tagged(part) })));
   page.postMessage({ kind: "units", lines: lines.length, units });
   for (const [unit, { source }] of units.entries()) {
-    glimpse = { text: "", unit, shown: 0 };
+    glimpse = { text: "", unit, shown: 0, read: (tokens) => oneLine(tokenizer.decode(tokens)) };
     const [best] = engine.search([...tokenizer.encode(source), eos]);
     page.postMessage({ kind: "written", unit, text: oneLine(tokenizer.decode(best.tokens)), tokens: best.tokens, score: best.score });
     await new Promise((resume) => setTimeout(resume)); // for messages
     answer();
   }
   glimpse = null;
+  page.postMessage({ kind: "done" });
+}
+
+/** What a decoder alone reads of a text. @param {string} text @returns {number[]} */
+function promptOf(text) {
+  if (!model) return [];
+  const ids = model.tokenizer.encode(text);
+  return ids.length ? ids : [model.engine.about.start];
+}
+
+/**
+ * Continue a text, as `headwise generate` does.
+ * @param {string} text
+ * @param {number} temperature 0 for the most probable tokens
+ * @param {number} seed
+ */
+async function extend(text, temperature, seed) {
+  if (!model) return;
+  const { engine, tokenizer, longest } = model;
+  const prompt = promptOf(text);
+  if (prompt.length > longest) throw new Error(`the text has ${prompt.length} tokens, and the model reads at most ${longest}`);
+  page.postMessage({ kind: "units", lines: 1, units: [{ line: 0, source: text }] });
+  const context = prompt.slice(-CONTEXT);
+  const known = tokenizer.decode(context).length;
+  const read = (/** @type {Iterable<number>} */ tokens) => tokenizer.decode([...context, ...tokens]).slice(known);
+  glimpse = { text: "", unit: 0, shown: 0, read };
+  const [best] = engine.search(prompt, temperature ? { temperature, seed } : {});
+  page.postMessage({ kind: "written", unit: 0, text: read(best.tokens), tokens: best.tokens, score: best.score });
+  answer();
   page.postMessage({ kind: "done" });
 }
 
@@ -87,6 +118,7 @@ function answer() {
 function explain({ unit, source, tokens }) {
   if (!model) return;
   const { engine, tokenizer, eos } = model;
+  if (engine.about.continues) return page.postMessage({ kind: "explained", unit });
   const ids = [...tokenizer.encode(source), eos];
   const beam = Math.max(engine.about.options.beam_size, ALTERNATIVES);
   const found = engine.search(ids, { beam_size: beam, pool: ALTERNATIVES });
@@ -99,9 +131,10 @@ function explain({ unit, source, tokens }) {
 function walk({ number, source, tokens, where }) {
   if (!model) return;
   const { engine, tokenizer, eos } = model;
-  const read = [engine.about.options.bos_id, ...tokens];
+  const alone = engine.about.continues;
   try {
-    const walked = recordedWalk(engine, [...tokenizer.encode(source), eos], read, where, (ids) => tokenizer.readable(ids));
+    const [first, read] = alone ? [[], promptOf(source)] : [[...tokenizer.encode(source), eos], [engine.about.options.bos_id, ...tokens]];
+    const walked = recordedWalk(engine, first, read, where, (ids) => tokenizer.readable(ids));
     page.postMessage({ kind: "walked", number, walk: walked }, [walked.numbers.buffer]);
   } catch (error) {
     page.postMessage({ kind: "walked", number, error: error instanceof Error ? `${error.message}.` : String(error) });
@@ -120,7 +153,8 @@ const ANSWERS = { explain, walk, search };
 
 /** @type {Record<string, (message: any) => Promise<void> | void>} */
 const TOLD = {
-  load: ({ base64 }) => load(base64),
+  load: ({ library, model }) => load(library, model),
+  extend: ({ text, temperature, seed }) => extend(text, temperature, seed),
   translate: ({ text, target }) => translate(text, target ?? ""),
   explain: ask,
   walk: ask,
