@@ -49,6 +49,7 @@ FOUND = imports(TREES, "headwise")
 NEEDING = needing_torch(TREES, FOUND)
 MOST_ROOT_MODULES = 8
 DOORS = {  # imports inside functions that keep torch out, by the modules that have them
+    "cli.commands.download": {"pytorch.checkpoint.argos", "pytorch.checkpoint.imported"},
     "runtime.checkpoint.pretrained_folder": {"pytorch.checkpoint.with_torch"},
     "runtime.checkpoint.read": {"pytorch.checkpoint.with_torch"},
     "runtime.checkpoint.stored_network": {

@@ -417,6 +417,7 @@ def test_what_the_library_reads_is_what_torch_reads(any_model: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
+        (["download", "argos:en-de"], "headwise download argos:en-de needs PyTorch"),
         (["train", "--train", "in", "--out", "x"], "headwise train needs PyTorch"),
         (["join", "--help"], f"headwise join needs PyTorch, which is not installed: {INSTALL_TORCH}"),
         (["export", "model", "out", "--to", "hf"], "headwise export needs PyTorch"),

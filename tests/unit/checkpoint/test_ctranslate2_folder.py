@@ -262,20 +262,59 @@ def test_a_tokenizer_of_another_model_is_refused(pieces: Path, tmp_path: Path) -
         read_ctranslate2(tmp_path)
 
 
-def test_a_package_of_argos_is_imported_with_its_languages(folder: Path, tmp_path: Path) -> None:
-    package, out = tmp_path / "a.argosmodel", tmp_path / "out"
+def write_package(folder: Path, package: Path) -> None:
+    """A model of CTranslate2 as a package of Argos Translate."""
     with zipfile.ZipFile(package, "w") as archive:
         archive.writestr("en_de/metadata.json", json.dumps({"from_code": "en", "to_code": "de"}))
         archive.write(folder / "sentencepiece.model", "en_de/sentencepiece.model")
         archive.writestr("en_de/stanza/large.pt", b"unused")
         for name in ("model.bin", "config.json", "shared_vocabulary.json"):
             archive.write(folder / name, f"en_de/model/{name}")
+
+
+def test_a_package_of_argos_is_imported_with_its_languages(folder: Path, tmp_path: Path) -> None:
+    package, out = tmp_path / "a.argosmodel", tmp_path / "out"
+    write_package(folder, package)
     with pytest.raises(UserError, match=r"an Argos package; convert it with: headwise import .*a\.argosmodel"):
         load(package)
     assert cli.main(["import", str(package), str(out)]) == 0
     model: Any = load(out)
     assert language_pair_of(model) == ("en", "de")
     assert model.translate(TEXTS[:1], beam_size=1, max_length_extra=3)
+
+
+def test_the_newest_package_of_argos_is_downloaded_and_converted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From an index as Argos Translate publishes it, here in a folder."""
+
+    def entry(version: str, *links: str, pair: tuple[str, str] = ("en", "de")) -> dict[str, Any]:
+        return {"package_version": version, "from_code": pair[0], "to_code": pair[1], "links": [*links]}
+
+    write_package(folder, tmp_path / "new.argosmodel")
+    new = (tmp_path / "new.argosmodel").as_uri()
+    packages = [entry("1.9", "file:///old"), entry("1.10", "ipfs://x", "http://unsafe", new), entry("1.0")]
+    index = tmp_path / "index.json"
+    index.write_text(json.dumps([*packages, entry("1.0", new, pair=("de", "en"))]), encoding="utf-8")
+    monkeypatch.setenv("ARGOS_PACKAGE_INDEX", tmp_path.as_uri())
+    monkeypatch.setenv("HEADWISE_MODELS", str(tmp_path / "models"))
+    assert cli.main(["download", "argos:en-de"]) == 0
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["argos-en-de"]
+    assert "Next: " in capsys.readouterr().err
+    model: Any = load("argos:en-de")
+    assert language_pair_of(model) == ("en", "de") and load("argos-en-de").path == model.path
+    for content, said in (
+        (index.read_text(encoding="utf-8"), "unknown language pair of Argos Translate 'en-fr'"),
+        ("[1]", "is not an index of Argos Translate"),
+        ("<html>", "is not an index of Argos Translate"),
+        (json.dumps([entry("1.0", tmp_path.joinpath("none").as_uri(), pair=("en", "fr"))]), "none: cannot be downl"),
+        (json.dumps([entry("1.0", index.as_uri(), pair=("en", "fr"))]), "not a package of Argos Translate"),
+    ):
+        index.write_text(content, encoding="utf-8")
+        assert cli.main(["download", "argos:en-fr"]) == 2
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+        assert [path.name for path in (tmp_path / "models").iterdir()] == ["argos-en-de"]
 
 
 def test_a_damaged_file_is_an_error_in_one_line(folder: Path) -> None:

@@ -18,7 +18,7 @@ class Hub:
     def __init__(self, cached: dict[str, str]) -> None:
         self.cached, self.asked = cached, []
 
-    def list_repo_files(self, name: str) -> list[str]:
+    def model_info(self, name: str) -> Any:
         self.asked.append(name)
         raise ConnectionError(name)
 
@@ -32,7 +32,7 @@ class Hub:
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
     hub = Hub({"owner/name": "/cache/owner--name"})
-    library = SimpleNamespace(list_repo_files=hub.list_repo_files, snapshot_download=hub.snapshot_download)
+    library = SimpleNamespace(model_info=hub.model_info, snapshot_download=hub.snapshot_download)
     monkeypatch.setitem(sys.modules, "huggingface_hub", library)
     return hub
 
@@ -84,7 +84,8 @@ def test_weights_are_fetched_once_for_each_folder(monkeypatch: pytest.MonkeyPatc
         asked.append(allow_patterns)
         return "/cache/" + name
 
-    library = SimpleNamespace(list_repo_files=lambda name: files, snapshot_download=snapshot_download)
+    about = SimpleNamespace(siblings=[SimpleNamespace(rfilename=file) for file in files])
+    library = SimpleNamespace(model_info=lambda name: about, snapshot_download=snapshot_download)
     monkeypatch.setitem(sys.modules, "huggingface_hub", library)
     assert folder_of("hf:owner/name") == Path("/cache/owner/name")
     fetched = [file for file in files if any(fnmatch(file, pattern) for pattern in asked[0])]

@@ -2,9 +2,9 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from headwise.errors import UserError
+from headwise.runtime.checkpoint.hub import folder_of
 from headwise.runtime.checkpoint.layout import ADAPTER, CONFIG
 from headwise.runtime.checkpoint.manifest import MANIFEST, seal
 
@@ -15,7 +15,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the checksums again, after a file was changed on purpose."""
-    folder = Path(options.model)
+    folder = folder_of(options.model)
     if not any((folder / name).is_file() for name in (CONFIG, ADAPTER)):
         raise UserError(f"{folder}: has no {CONFIG}, so it is no model folder; give the folder that holds it")
     names = seal(folder, again=True)

@@ -58,13 +58,22 @@ def file_of(folder: Path, key: str) -> Path:
     return folder / _weight_map(folder / shards).get(key, shards)
 
 
+def is_outside(name: str) -> bool:
+    """Whether a name in an archive or index leads out of its folder, with the separators and drives of any system.
+
+    >>> [is_outside(name) for name in ("a/b", "/a", "a/../../b", "..\\\\b", "c:b")]
+    [False, True, True, True, True]
+    """
+    return bool(PureWindowsPath(name).anchor) or ".." in PureWindowsPath(name).parts
+
+
 def _weight_map(path: Path) -> dict[str, str]:
     """Which file holds which tensor, from the index at `path`."""
     found = read_json(path).get("weight_map")
     if not isinstance(found, dict) or not found or not all(isinstance(name, str) for name in found.values()):
         raise UserError(f"{path}: has no 'weight_map' from the names of tensors to those of files")
-    for name in found.values():  # separators and drives of all systems
-        if PureWindowsPath(name).anchor or ".." in PureWindowsPath(name).parts:
+    for name in found.values():
+        if is_outside(name):
             raise UserError(f"{path}: names {name}, which is outside of the folder; fetch the checkpoint again")
     missing = sorted({name for name in found.values() if not (path.parent / name).is_file()})
     if missing:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from headwise.contract import Draft, Guess, SpecialIds
+from headwise.runtime.checkpoint.releases import downloaded
 from headwise.runtime.search.translator import clean_text
 from headwise.text.files.corpus import parse_corpora, read_pairs
 
@@ -128,7 +129,7 @@ def draft_from(origin: str, source: Encode, target: Encode, small: Callable[[str
     """
     if origin == "input":
         return CopyDraft()
-    if Path(origin).is_dir():
+    if Path(origin).is_dir() or downloaded(origin):
         return small(origin)
     pairs = read_pairs(parse_corpora([origin]))
     return MemoryDraft((source(clean_text(src)), target(clean_text(tgt))) for src, tgt in pairs)
