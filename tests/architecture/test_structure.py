@@ -49,7 +49,22 @@ FOUND = imports(TREES, "headwise")
 NEEDING = needing_torch(TREES, FOUND)
 MOST_ROOT_MODULES = 8
 DOORS = {  # imports inside functions that keep torch out, by the modules that have them
+    "cli.commands.demo": {"lab.demo.run"},
     "cli.commands.download": {"pytorch.checkpoint.argos", "pytorch.checkpoint.imported"},
+    "cli.commands.explore": {"pytorch.inspect.page_models"},
+    "cli.commands.export": {"pytorch.export.run"},
+    "cli.commands.import_checkpoint": {
+        "pytorch.checkpoint.argos",
+        "pytorch.checkpoint.ctranslate2_families",
+        "pytorch.checkpoint.ctranslate2_folder",
+        "pytorch.checkpoint.imported",
+        "pytorch.checkpoint.marian",
+    },
+    "cli.commands.join": {"pytorch.checkpoint.compose"},
+    "cli.commands.prune": {"pytorch.inspect.heads", "pytorch.inspect.importance", "pytorch.models.pruning"},
+    "cli.commands.study": {"lab.study.run"},
+    "cli.commands.sweep": {"pytorch.tasks.run"},
+    "cli.commands.train": {"pytorch.tasks.run", "pytorch.tasks.train", "pytorch.training.trackers"},
     "runtime.checkpoint.pretrained_folder": {"pytorch.checkpoint.with_torch"},
     "runtime.checkpoint.read": {"pytorch.checkpoint.with_torch"},
     "runtime.checkpoint.stored_network": {

@@ -14,7 +14,7 @@ from browser.walked import page_writer
 from playwright.sync_api import expect
 
 import headwise
-from headwise.cli.commands.explore import CONTENTS
+from headwise.cli.commands.explore import contents
 from headwise.evaluate.pages.document import inspection_page, script_text
 from headwise.models.load import translation_folder
 from headwise.serve.explorer.answers import ExplorerModel
@@ -47,7 +47,7 @@ def path(tmp_path_factory: pytest.TempPathFactory, model_paths: dict[str, Path])
 @pytest.fixture(scope="module")
 def address(path: Path) -> Iterator[str]:
     """An explorer of the model."""
-    with ExplorerServer([ExplorerModel("a model", headwise.load(path, "cpu"), CONTENTS)], port=0) as server:
+    with ExplorerServer([ExplorerModel("a model", headwise.load(path, "cpu"), contents())], port=0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.url
         server.shutdown()

@@ -34,7 +34,6 @@ from tiny_families import HEARING, write_tiny
 import headwise
 from headwise import cli as command_line
 from headwise import train
-from headwise.cli.commands import demo as demo_command
 from headwise.cli.commands import serve as serving
 from headwise.cli.rules import out_file
 from headwise.errors import UserError
@@ -658,7 +657,7 @@ def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(attribution, "_shares", lambda *rest, steps=2: shares(*rest[:4], steps, rest[5]))
     corpus = generate_corpus(n_train=300, n_valid=20, n_test=40)
-    monkeypatch.setattr(demo_command, "demo", partial(demo, corpus=corpus, settings=DEMO))
+    monkeypatch.setattr("headwise.lab.demo.run.demo", partial(demo, corpus=corpus, settings=DEMO))
     monkeypatch.setattr(headwise, "train", short_training)
     monkeypatch.setattr(serving, "serve", started_and_stopped)
     monkeypatch.setattr(ExplorerServer, "serve_forever", served_once)

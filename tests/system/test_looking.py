@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from tiny_families import HEARING, KINDS, write_tiny
 
 import headwise
-from headwise.cli.commands.explore import CONTENTS
+from headwise.cli.commands.explore import contents
 from headwise.errors import UserError
 from headwise.families.registry import FAMILIES
 from headwise.pytorch.inspect.heads import Head
@@ -497,7 +497,7 @@ def test_prune_names_its_measure(
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "vit", CAPTIONS, "whisper"])
 def test_the_explorer_serves(family: str, made: Callable[..., Path], given: Callable[[str], str]) -> None:
-    shown = ExplorerModel("it", loaded(made(family)), CONTENTS)
+    shown = ExplorerModel("it", loaded(made(family)), contents())
     described = shown.described()
     assert described["about"] == ABOUT.get(family, ABOUT["llama"])
     assert {part for part, layers in described["heads"].items() if layers} == parts_of(family)
@@ -512,7 +512,7 @@ def test_the_explorer_serves(family: str, made: Callable[..., Path], given: Call
 
 def test_a_damaged_file_is_named(made: Callable[..., Path]) -> None:
     pytest.importorskip("PIL")
-    shown = ExplorerModel("it", loaded(made("vit")), CONTENTS)
+    shown = ExplorerModel("it", loaded(made("vit")), contents())
     with pytest.raises(UserError, match=r"^holiday.png: is not a readable image file"):
         shown.translated(parse_request(b'{"text": "holiday.png", "file": "aGFsbG8="}'))
     with pytest.raises(UserError, match="choose one"):

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_families import MARKS, write_tiny
 
-from headwise.cli.commands.explore import CONTENTS
+from headwise.cli.commands.explore import contents
 from headwise.errors import UserError
 from headwise.models.load import load_translator, load_translators
 from headwise.runtime.tokenizers.vocabulary import Vocabulary, read_vocabulary
@@ -125,7 +125,7 @@ def test_images_and_text(cli: Cli, model_folder: tuple[Path, list[str]], tmp_pat
 
 def test_explore(model_folder: tuple[Path, list[str]], written: list[str]) -> None:
     languages = [option.partition("=")[2] for option in model_folder[1]]
-    shown = ExplorerModel("a", load_translator(model_folder[0], "cpu").between(*languages), CONTENTS)  # type: ignore[union-attr]
+    shown = ExplorerModel("a", load_translator(model_folder[0], "cpu").between(*languages), contents())  # type: ignore[union-attr]
     assert all(shown.described()["heads"].values())
     ask = ExplorerRequest(
         model=0,

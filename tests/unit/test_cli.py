@@ -179,7 +179,7 @@ def test_a_message_of_several_lines_becomes_one(
     def fail(_options: Namespace) -> None:
         raise UserError("first\n  second")
 
-    monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=fail))
+    monkeypatch.setattr(cli, "parse", lambda _: Namespace(command="info", run=fail))
     assert cli.main(["info"]) == 2
     assert capsys.readouterr().err == "headwise: error: first second\n"
 
@@ -190,7 +190,7 @@ def test_memory_that_has_run_out_is_one_line_too(
     def exhaust(_: Namespace) -> None:
         raise MemoryError("no memory for a packed layer")
 
-    monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=exhaust))
+    monkeypatch.setattr(cli, "parse", lambda _: Namespace(command="info", run=exhaust))
     assert cli.main(["translate"]) == 2
     told = capsys.readouterr().err
     assert told.startswith("headwise: error: memory has run out") and told.count("\n") == 1
@@ -204,7 +204,7 @@ def test_threads_that_do_not_start_are_one_line_too(
     def start(_: Namespace) -> None:
         Thread(target=print).start()
 
-    monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=start))
+    monkeypatch.setattr(cli, "parse", lambda _: Namespace(command="info", run=start))
     assert cli.main(["train"]) == 2
     told = capsys.readouterr().err
     assert told.startswith("headwise: error: the system starts no more threads") and told.count("\n") == 1
@@ -216,7 +216,7 @@ def test_another_error_of_the_interpreter_is_shown_whole(monkeypatch: pytest.Mon
     def fail(_: Namespace) -> None:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=fail))
+    monkeypatch.setattr(cli, "parse", lambda _: Namespace(command="info", run=fail))
     with pytest.raises(RuntimeError, match="of ours"):
         cli.main(["train"])
 
@@ -225,7 +225,7 @@ def test_an_interruption_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys
     def interrupt(_options: Namespace) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "parse", lambda _: Namespace(run=interrupt))
+    monkeypatch.setattr(cli, "parse", lambda _: Namespace(command="info", run=interrupt))
     assert cli.main(["info"]) == 130
     assert capsys.readouterr().err == "headwise: interrupted\n"
 
@@ -307,19 +307,6 @@ def test_the_list_of_commands_needs_no_command_and_no_time(arguments: list[str])
     )
     ran = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[] True"
-
-
-WITHOUT_TORCH = [
-    *("align", "annotate", "backtranslate", "check-corpus", "classify", "distill", "evaluate", "info", "pack"),
-    *("results", "score", "seal", "serve", "shortlist", "split", "translate"),
-]
-
-
-def test_commands_that_work_without_torch_do_not_import_it() -> None:
-    program = "import sys\nfrom headwise import cli\n"
-    program += "for name in sys.argv[1:]:\n  cli.command_parser(name)\n  assert 'torch' not in sys.modules, name\n"
-    ran = subprocess.run([sys.executable, "-c", program, *WITHOUT_TORCH], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

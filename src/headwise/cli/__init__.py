@@ -4,7 +4,8 @@
 `run(options)`, where options exclude each other `RULES`, and where there are many `COMMON`, those that `--help` shows.
 The other modules here hold what several commands share.
 The list of commands needs no command module, so it comes at once. Modules that only some options need are imported
-with these (`NEEDS`), so that nobody else waits for them.
+with these (`NEEDS`), so that nobody else waits for them. What needs PyTorch is imported when a command runs: its help
+does without.
 
 Output goes to standard output, messages to standard error. A user's mistake is one line and exit code 2.
 """
@@ -24,7 +25,7 @@ from headwise.cli.parser import Needs, Parser
 from headwise.cli.rules import in_flags, refuse_meaningless, refuse_overwriting, typed_flags
 from headwise.device import keep_to_quota
 from headwise.errors import FULL, UserError, unknown, unwritable
-from headwise.importing import named
+from headwise.importing import named, torch_needed
 from headwise.version import __version__
 
 UNWRITABLE = (*FULL, errno.EIO, errno.EBADF)  # numbers of errors of standard output
@@ -131,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parsed([argument for argument in arguments if argument != "--debug"] or ["--help"])
         flags = getattr(options, "flags", flags)
-        with ExitStack() as options.closing:
+        with ExitStack() as options.closing, torch_needed(f"headwise {options.command}"):
             options.run(options)
         sys.stdout.flush()
         return 0
@@ -222,13 +223,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     refuse_meaningless(parser.rules, options.flags, options)
     refuse_overwriting(parser, options)
     needed = [module for module, is_needed in parser.needs.items() if is_needed(options)]
-    options.modules = {module: _imported(module, name) for module in needed}
+    options.modules = {module: named(f"headwise.cli.{module}") for module in needed}
     return options
-
-
-def _imported(module: str, command: str) -> Any:
-    """A module of this package; `UserError` if it needs torch, which is not installed."""
-    return named(f"headwise.cli.{module}", f"headwise {command}")
 
 
 def main_parser() -> Parser:
@@ -258,7 +254,7 @@ def command_parser(name: str) -> Parser:
 
 def add_command(parser: Parser, name: str) -> None:
     """Give a parser the options of a command, its rules and its function."""
-    module = _imported(f"commands.{BY_NAME[name].module}", name)
+    module = named(f"headwise.cli.commands.{BY_NAME[name].module}")
     parser.epilog = module.__doc__
     parser.rules, parser.needs = getattr(module, "RULES", ()), {**NEEDS, **getattr(module, "NEEDS", {})}
     parser.set_defaults(run=module.run)

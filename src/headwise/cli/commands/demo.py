@@ -3,8 +3,6 @@
 import argparse
 from pathlib import Path
 
-from headwise.lab.demo.run import demo
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -14,4 +12,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Train on the generated corpus and show translations."""
+    from headwise.lab.demo.run import demo
+
     demo(Path(options.out))

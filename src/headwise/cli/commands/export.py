@@ -10,8 +10,6 @@ from headwise.errors import UserError
 from headwise.models.load import translation_folder
 from headwise.serve.web.page import export_page
 
-NEEDS = {"export_formats": lambda o: o.to != "web"}
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     what = f"translation model, for web also a language model: a {TRAINED_HERE}; for hf and ctranslate2 also a Hugging "
@@ -43,6 +41,7 @@ def run(options: argparse.Namespace) -> None:
         folders = [translation_folder(path) for path in (options.model, *options.others)]
         report = export_page(folders, Path(options.out))
     else:
-        export_model = options.modules["export_formats"].export_model
+        from headwise.pytorch.export.run import export_model
+
         report = export_model(options.model, options.to, options.out, options.compute == "int8", texts)
     print(f"{options.out}: {report}", file=sys.stderr)

@@ -2,13 +2,9 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headwise.errors import UserError
-from headwise.pytorch.checkpoint.argos import open_argos
-from headwise.pytorch.checkpoint.ctranslate2_families import SIDES, open_encoder_or_decoder
-from headwise.pytorch.checkpoint.ctranslate2_folder import ForeignModel, read_ctranslate2
-from headwise.pytorch.checkpoint.imported import write_foreign, write_imported
-from headwise.pytorch.checkpoint.marian import marian_file, read_marian
 from headwise.runtime.checkpoint.hub import folder_of
 from headwise.runtime.checkpoint.layout import CONFIG, is_family, read_json
 from headwise.runtime.checkpoint.read import read_folder
@@ -17,6 +13,9 @@ from headwise.runtime.formats.ctranslate2_whisper import WHISPER, open_whisper
 from headwise.runtime.formats.gguf_file import is_gguf
 from headwise.runtime.formats.gguf_model import open_gguf
 from headwise.runtime.formats.other_formats import is_argos, other_format
+
+if TYPE_CHECKING:
+    from headwise.pytorch.checkpoint.ctranslate2_folder import ForeignModel
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +35,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Convert a checkpoint and print the kind of model."""
+    from headwise.pytorch.checkpoint.argos import open_argos
+    from headwise.pytorch.checkpoint.ctranslate2_families import SIDES, open_encoder_or_decoder
+    from headwise.pytorch.checkpoint.ctranslate2_folder import read_ctranslate2
+    from headwise.pytorch.checkpoint.marian import marian_file, read_marian
+
     folder = folder_of(options.source)
     if is_argos(folder):
         with open_argos(folder) as model:
@@ -64,12 +68,16 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _import(options: argparse.Namespace, folder: Path) -> None:
+    from headwise.pytorch.checkpoint.imported import write_imported
+
     model = read_folder(folder, ignore_keys=options.ignore_keys)
     write_imported(Path(options.out), model)
     _report(options.out, model.config.family, sum(parameter.numel() for parameter in model.network.parameters()))
 
 
-def _write(options: argparse.Namespace, model: ForeignModel) -> None:
+def _write(options: argparse.Namespace, model: "ForeignModel") -> None:
+    from headwise.pytorch.checkpoint.imported import write_foreign
+
     if options.ignore_keys:
         raise UserError("--ignore-keys is for folders in the Hugging Face layout")
     write_foreign(Path(options.out), model)

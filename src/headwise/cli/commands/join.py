@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from headwise.pytorch.checkpoint.compose import write_composed
 from headwise.runtime.checkpoint.hub import folder_of
 
 
@@ -18,5 +17,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the captioner; its cross-attention is new."""
+    from headwise.pytorch.checkpoint.compose import write_composed
+
     write_composed(folder_of(options.looks), folder_of(options.writes), Path(options.out))
     print(f"{options.out}: a captioner, whose attention to a picture is random until it is trained")

@@ -8,9 +8,6 @@ from headwise.cli.loading import model_of
 from headwise.cli.options import ANY_MODEL, files_option, language_options, model_option, target_option
 from headwise.cli.parallel_texts import parallel_texts, source_text, target_text
 from headwise.errors import UserError
-from headwise.pytorch.inspect.heads import all_heads, heads_by_layer
-from headwise.pytorch.inspect.importance import least_important
-from headwise.pytorch.models.pruning import ZEROED, heads_can_go, parse_count
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +23,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measure the importance of all heads, remove the least important ones and print which."""
+    from headwise.pytorch.inspect.heads import all_heads, heads_by_layer
+    from headwise.pytorch.inspect.importance import least_important
+    from headwise.pytorch.models.pruning import ZEROED, heads_can_go, parse_count
+
     model = model_of(options)
     count = parse_count(options.heads, len(all_heads(model.network)))
     removed = heads_by_layer(least_important(model.head_importance(*_inputs(options, model)), count))

@@ -3,7 +3,6 @@
 import argparse
 
 from headwise.cli.options import device_option, whole_number
-from headwise.lab.study.run import request_of, study
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +23,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run the experiments that have no results yet, and print the path of the report."""
+    from headwise.lab.study.run import request_of, study
+
     o = options
     request = request_of(o.out, o.quick, o.only, o.seeds, o.data, o.device, o.jobs, o.report_only)
     for line in study(request):

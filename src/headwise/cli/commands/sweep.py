@@ -12,7 +12,6 @@ from headwise.evaluate.pages.figures import render_figure
 from headwise.lab.results.curves import learning_curves, validation_table
 from headwise.lab.results.formats import FORMATS
 from headwise.lab.results.runs import group_runs, read_runs
-from headwise.pytorch.tasks.run import TrainRequest, run_config
 from headwise.runtime.checkpoint.hub import folder_of
 from headwise.serve.cluster.sweep import Sweep, sweep, trials_from
 
@@ -40,6 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Train all combinations and compare them."""
+    from headwise.pytorch.tasks.run import TrainRequest, run_config
+
     out, trials = Path(options.out).absolute(), trials_from(options.set)
     if out.exists() and any(out.iterdir()) and not options.resume:
         raise UserError(f"--out {options.out}: is not empty; add --resume to continue its sweep, or name another")

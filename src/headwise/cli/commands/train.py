@@ -1,6 +1,10 @@
 """Example: headwise train --recipe tiny --train train.en train.de --valid valid.en valid.de --out runs/ende"""
 
 import argparse
+import os
+import sys
+from dataclasses import fields
+from pathlib import Path
 
 from headwise.cli.options import (
     device_option,
@@ -13,9 +17,10 @@ from headwise.cli.options import (
 )
 from headwise.config.settings import recipe_names
 from headwise.config.tasks import TASKS
+from headwise.evaluate.logs import training_history
+from headwise.runtime.checkpoint.model_card import next_steps
 
 COMMON = ("--recipe", "--train", "--valid", "--out", "--task", "--init", "--set", "--seed", "--resume", "--device")
-NEEDS = {"training": lambda o: True}  # after `--help`
 TRACKERS = {"tensorboard": "TensorBoard (files in --out)", "wandb": "Weights & Biases", "mlflow": "MLflow"}
 
 
@@ -67,4 +72,19 @@ def training_options(parser: argparse.ArgumentParser, files: str, held_out: str 
 
 def run(options: argparse.Namespace) -> None:
     """Train a model, or resume a run."""
-    options.modules["training"].train(options)
+    from headwise.pytorch.tasks.run import TrainRequest
+    from headwise.pytorch.tasks.train import train_model
+    from headwise.pytorch.training import trackers
+
+    given = {field.name: getattr(options, field.name) for field in fields(TrainRequest) if hasattr(options, field.name)}
+    callbacks = [tracker() for tracker in trackers.TRACKERS if tracker.name in options.trackers]
+    given["train"] = [*options.train, *options.add]
+    reason = train_model(TrainRequest(**given, settings=options.set, callbacks=callbacks))
+    is_first = os.environ.get("RANK", "0") == "0"  # torchrun sets it
+    if is_first and not reason.startswith("SIG") and is_useful(Path(options.out)):
+        print(next_steps(Path(options.out)), file=sys.stderr)
+
+
+def is_useful(folder: Path) -> bool:
+    """Whether a validation has found the model better than guessing."""
+    return any(record["best"] for record in training_history(folder).validation)

@@ -2,7 +2,6 @@
 
 import argparse
 
-from headwise.cli.commands.train import NEEDS as NEEDS
 from headwise.cli.commands.train import run as train
 from headwise.cli.commands.train import training_options
 from headwise.cli.options import TRANSLATION_MODEL
