@@ -14,6 +14,7 @@ class TrainConfig:
 
     seed: int = setting(1, "random seed of parameters, dropout and batches", SEED)
     max_steps: int = setting(100_000, "optimiser updates (section 5.2)", POSITIVE)
+    minutes: float = setting(0.0, "time for the whole run, which then sets max_steps; 0 = no limit")
     tokens_per_batch: int = setting(25_000, "rows x longest side (5.1); target tokens if random", POSITIVE)
     batching: str = choice(("auto", "random", "bucketed"), "auto: random where a CPU packs sequences", task="decoder")
     accumulate: int = setting(1, "batches per update; of each process, if several", POSITIVE)

@@ -127,7 +127,7 @@ class Hooks:
         run.optimizer.step(update.rate)
 
     def updated(self, run: Run, batches: Sequence[TrainingBatch]) -> None:
-        """After every update."""
+        """After every update; may replace `run.config` by one with another number of updates."""
 
     def log(self, run: Run) -> None:
         """Every `log_every` updates."""
@@ -156,6 +156,7 @@ def train(run: Run, hooks: Hooks) -> None:
             batches = [next(run.batches) for _ in range(config.accumulate)]
             update(run, batches, hooks)
             hooks.updated(run, batches)
+            config = run.config
             if progress.step % config.log_every == 0:
                 hooks.log(run)
             progress.validation_due = progress.step % config.validate_every == 0 or progress.step == config.max_steps

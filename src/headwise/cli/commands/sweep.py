@@ -47,6 +47,8 @@ def run(options: argparse.Namespace) -> None:
     init = str(folder_of(options.init)) if options.init else ""
     request = TrainRequest(options.recipe, options.train, options.valid, options.out, init=init, task=options.task)
     configs = [run_config(replace(request, settings=settings)) for settings in trials.values()]
+    if any(config.train.minutes for config in configs):
+        raise UserError("train.minutes: a sweep compares runs after equally many updates; set train.max_steps instead")
     out.mkdir(parents=True, exist_ok=True)
     arguments = {name: [*_arguments(options), "--set", "train.threads=1", *own] for name, own in trials.items()}
     train = configs[0].train

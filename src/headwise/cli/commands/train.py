@@ -20,7 +20,7 @@ from headwise.config.tasks import TASKS
 from headwise.evaluate.logs import training_history
 from headwise.runtime.checkpoint.model_card import next_steps
 
-COMMON = ("--recipe", "--train", "--valid", "--out", "--task", "--init", "--set", "--seed", "--resume", "--device")
+COMMON = ("--recipe", "--train", "--valid", "--out", "--task", "--init", "--set", "--minutes", "--resume", "--device")
 TRACKERS = {"tensorboard": "TensorBoard (files in --out)", "wandb": "Weights & Biases", "mlflow": "MLflow"}
 
 
@@ -55,6 +55,8 @@ def training_options(parser: argparse.ArgumentParser, files: str, held_out: str 
     device_option(parser)
     seed = {"type": "train.seed={}".format, "help": "random seed (default: the recipe's train.seed)"}
     parser.add_argument("--seed", dest="set", action="append", metavar="N", **seed)
+    minutes = {"type": "train.minutes={}".format, "help": "train for so long; sets the number of updates"}
+    parser.add_argument("--minutes", dest="set", action="append", metavar="N", **minutes)
     special = "strings that are always one token, such as '<2de>'; for a pretrained model, NEW=COPY_OF starts the new "
     special += "token as a copy"
     parser.add_argument("--special", nargs="+", default=[], metavar="TOKEN", help=special)

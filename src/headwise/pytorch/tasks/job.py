@@ -1,6 +1,7 @@
 """The request to train, the interface of a task's job, and helpers for files and tokenizers."""
 
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ class TrainRequest:
     devices: int = 1  # processes on this machine, one device each
     workers: int = 1  # processes that tokenize large files; 0 = one per core
     languages: Sequence[str] = ("", "")  # source and target of translation memories
+    started: float = field(default_factory=time.monotonic, compare=False)  # for `train.minutes`
     add: Sequence[str] = ()  # the last files of `train`, which a run did not have before it was resumed
 
     @property

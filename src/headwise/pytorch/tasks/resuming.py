@@ -46,6 +46,7 @@ WEIGHTS = "data.weights"  # of the corpora, which --add may change
 # Settings that a resumed run may change, and what else than their purpose changes with them
 MAY_CHANGE = {
     "train.max_steps": "",
+    "train.minutes": "",
     "train.log_every": "",
     "train.validate_every": "",
     "train.validate_bleu": "",
@@ -251,7 +252,7 @@ def _advice_on_files(request: TrainRequest, run: Mapping[str, Any], now: Mapping
 
 def _report_added(request: TrainRequest, config: RunConfig, added: Sequence[str], steps: Sequence[int]) -> None:
     """Report training files that a run gets after `steps`, its newest checkpoint; `UserError` if it has ended."""
-    if steps and steps[-1] >= config.train.max_steps:
+    if steps and steps[-1] >= config.train.max_steps and not config.train.minutes:
         raise UserError(
             f"--add {added[0]}: the run has ended after train.max_steps = {steps[-1]}; set more steps, such as "
             f"--set train.max_steps={2 * steps[-1]}"

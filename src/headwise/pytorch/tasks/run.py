@@ -73,7 +73,7 @@ def run_job(trainer: Trainer, request: TrainRequest, job: Job, about: Mapping[st
         if added_after(about, step):
             trainer.progress.validations_since_best = 0  # patience counts from here on
         notify(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting from step 0")
-    reason = trainer.run()
+    reason = trainer.run(request.started)
     notify(request, _final_message(reason, trainer.progress, trainer.folder) + _compared(job, about, trainer.progress))
     report = fine_tuning_of(job.config.model.task).report if request.init else None
     if report and request.show and not reason.startswith("SIG"):
@@ -86,6 +86,7 @@ def run_config(request: TrainRequest) -> RunConfig:
     config = check(_initial_model_config(request) if request.init else _from_scratch_config(request))
     if request.alignments and config.model.task != "translate":
         raise UserError(f"--alignments is for translation models, not for model.task = {config.model.task}")
+    _check_minutes(request, config)
     check_add(request, config)
     check_stream(request, config)
     if not request.valid and config.model.task != "forecast":
@@ -93,6 +94,16 @@ def run_config(request: TrainRequest) -> RunConfig:
     if parse_validation_size(request.valid) and config.model.task == "forecast":
         raise UserError(f"--valid {request.valid[0]}: for a time series, set data.valid_share instead")
     return config
+
+
+def _check_minutes(request: TrainRequest, config: RunConfig) -> None:
+    """`UserError` for a setting that counts updates of the whole run, whose number `train.minutes` sets."""
+    if not config.train.minutes:
+        return
+    if any(given.partition("=")[0].strip() == "train.max_steps" for given in request.settings):
+        raise UserError("train.max_steps does not go with train.minutes (--minutes), which sets it: leave one out")
+    if getattr(config.data, "both_directions", 0):
+        raise UserError("data.both_directions does not go with train.minutes (--minutes): set train.max_steps instead")
 
 
 def _from_scratch_config(request: TrainRequest) -> RunConfig:

@@ -62,11 +62,15 @@ def _truncate(path: Path, after_step: int) -> None:
 class Terminal:
     """Progress display: a bar on a terminal, otherwise one line per interval."""
 
-    def __init__(self, total: int, done: int, show: bool = True) -> None:
+    def __init__(self, total: int | None, done: int, show: bool = True) -> None:
         live = show and sys.stderr.isatty()
         self.show = show
         self._bar = tqdm(total=total, initial=done, unit="step", disable=not live, dynamic_ncols=True, leave=True)
         self._live = live
+
+    def plan(self, total: int) -> None:
+        """Expect this many updates."""
+        self._bar.total = total
 
     def step(self) -> None:
         """Count one update."""

@@ -175,11 +175,11 @@ class ParallelTrainer(Trainer):
         self._wrapped = False  # with DDP
         self._n_batches = 0  # of this rank; gradients are summed after the last one of an update
 
-    def run(self) -> str:
+    def run(self, started: float | None = None) -> str:
         """See `Trainer.run`."""
         if not self.progress.step:
             self._seed_rank()
-        return super().run()
+        return super().run(started)
 
     def gradient_norm(self, run: Run) -> Tensor:
         """The norm of summed gradients; those of the first update are summed here, later ones in the backward pass."""
@@ -247,6 +247,10 @@ class ParallelTrainer(Trainer):
             part.grad_scale = torch.full((), float(n_targets), device=self.device)  # pyright: ignore
         else:
             divide_gradients(part, n_targets)
+
+    def _shared_elapsed(self) -> float:
+        [seconds] = self.ranks.all_reduce([self._elapsed() if self.ranks.is_main else 0.0], "the time of rank 0")
+        return seconds
 
     def _signal_flags(self) -> list[float]:
         return [float(self._received == name) for name in ("SIGTERM", "SIGINT")]

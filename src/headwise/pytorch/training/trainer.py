@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -47,6 +47,7 @@ from headwise.pytorch.training.checkpoint import (
 from headwise.pytorch.training.deferred import UpdateSums, can_defer, step_if_finite
 from headwise.pytorch.training.divergence import MAX_SKIPPED_IN_A_ROW, diverged_error, resources_error
 from headwise.pytorch.training.metrics import Clock, MetricsLog, Terminal
+from headwise.pytorch.training.minutes import TimePlan
 from headwise.pytorch.training.saver import CheckpointSaver
 from headwise.pytorch.training.utilisation import device_peak, operations_of
 from headwise.pytorch.training.validation import Outputs, Sampling, Shard, Validation, ValidationDeferred, cost
@@ -120,23 +121,29 @@ class Trainer(Hooks):
         self._validating = False
         self._shard = Shard()  # of the validation items
         self._run: Run | None = None
+        self._plan: TimePlan | None = None  # for `train.minutes`
         self._stopped = False
         self._show = show
         self._baseline, self._compared = baseline, compared
         self._callbacks = Callbacks(callbacks, device)
         self.saver = CheckpointSaver(folder / CHECKPOINTS, max(config.train.keep_last, config.train.average))
 
-    def run(self) -> str:
-        """Train from `progress` on; returns "finished", "patience" or the name of the signal that ended the run."""
+    def run(self, started: float | None = None) -> str:
+        """Train from `progress` on; returns "finished", "patience" or the name of the signal that ended the run.
+
+        `started` is when this session began, by `time.monotonic`: `train.minutes` count from there on.
+        """
         self._log = self._open_log()
         stream = self._open_stream(self.progress.data or None)
-        self.terminal = Terminal(self.config.train.max_steps, self.progress.step, self._show)
+        train = self.config.train
+        self.terminal = Terminal(None if train.minutes else train.max_steps, self.progress.step, self._show)
         reason = "error"
-        repeatable = deterministic(self.config.train.deterministic)
+        repeatable = deterministic(train.deterministic)
         with closing(self.terminal), self._signals(), without_captures(), repeatable:
             try:
                 self._callbacks.start(self._start())
-                self._began = time.monotonic() - self.progress.elapsed
+                counted = started if train.minutes and started is not None else time.monotonic()
+                self._began = counted - self.progress.elapsed
                 reason = self._loop(stream)
                 if not self._stop_signal:
                     reason = self._finish() or reason
@@ -152,7 +159,13 @@ class Trainer(Hooks):
         return TrainingStart(self.folder, meaningful(self.config), count_parameters(self.model), self.progress.step)
 
     def _loop(self, stream: Stream) -> str:
-        config, progress = self.config.train, self.progress
+        progress = self.progress
+        if self.config.train.minutes:
+            self._plan = TimePlan(self.config.train, progress.step, self._shared_elapsed())
+            self.config = replace(self.config, train=self._plan.before())
+            if progress.step >= self.config.train.max_steps:
+                self.terminal.say("the minutes of this run are over; --minutes with a larger number continues it")
+        config = self.config.train
         self._stream, self._first = stream, progress.step + 1
         padded = config.batching != "random" or self.device.type != "cpu"  # see `pytorch.data.batching`
         peak = device_peak(self.device) if self.in_half else None
@@ -165,7 +178,7 @@ class Trainer(Hooks):
 
         self._run = Run(self.model, objective, self.optimizer, iter(stream), config, self._peak, self.device, progress)
         train(self._run, self)
-        return self._stop_signal or ("patience" if progress.step < config.max_steps else "finished")
+        return self._stop_signal or ("patience" if progress.step < self.config.train.max_steps else "finished")
 
     # The hooks of the loop
 
@@ -196,6 +209,8 @@ class Trainer(Hooks):
             self.saver.finish()
         self.progress.data = self._stream.state()
         self.terminal.step()
+        if self._plan:
+            self._follow(self._plan, run)
         if self.progress.step == self._first and self.progress.step % run.config.log_every:
             self.terminal.interval(self._record())  # an early estimate of the remaining time
 
@@ -210,8 +225,26 @@ class Trainer(Hooks):
 
     def validate(self, run: Run) -> None:
         """Validate, unless a signal has come; the resumed run then does so."""
-        if not self._stop_signal:
-            self._validate()
+        if self._stop_signal:
+            return
+        before = self._shared_elapsed() if self._plan else 0.0
+        self._validate()
+        if self._plan:
+            self._plan.validated(self._shared_elapsed() - before)
+
+    def _follow(self, plan: TimePlan, run: Run) -> None:
+        """Plan the rest of the run if it is time to."""
+        is_first = not plan.update
+        run.config = plan.after(run.config, self.progress.step, self._shared_elapsed())
+        if run.config is not self.config.train:
+            self.config = replace(self.config, train=run.config)
+            self.terminal.plan(run.config.max_steps)
+            if is_first:
+                self.terminal.say(plan.described(run.config))
+
+    def _shared_elapsed(self) -> float:
+        """The time by which all processes plan."""
+        return self._elapsed()
 
     def stops(self, run: Run) -> bool:
         """Whether a signal ends the run here; not after an update that was skipped."""
@@ -294,6 +327,7 @@ class Trainer(Hooks):
             "epoch": progress.data["epoch"],
             "skipped": progress.skipped,
             **self._clock.figures(train.max_steps - progress.step),
+            **({"seconds_left": max(0.0, 60 * train.minutes - self._elapsed())} if train.minutes else {}),
             "elapsed": self._elapsed(),
         }
 
