@@ -107,6 +107,10 @@ RUNS = {
     "peak": Run(once()),
     "lexical_aligner": Run(once(*PAIR, "-o", "{data}/found.links")),
     "loading": Run(once()),
+    "minutes": Run(
+        once("--data", "{data}", "--out", "{data}/minutes", "--corpora", "multi30k", "tatoeba", "--set",
+             *TINY, *SHORT[1:])
+    ),
     "monolingual": Run(  # not `back`: a model of two updates translates nothing
         once("multi30k", "--data", "{data}", "--out", "{data}/mono", "--keep", "2", "--lines", "40",
              "--ways", "pairs", "denoise", "--set", *TINY, *SHORT)
