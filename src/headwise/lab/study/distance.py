@@ -188,7 +188,7 @@ STATEMENTS = tuple(
     for statement in (
         Statement(
             f"{task}-lstm-fades",
-            f"{task}: the LSTM's accuracy falls with distance.",
+            f"{task}: the LSTM's accuracy falls with distance, by more than {MARGIN:g}.",
             "accuracy at the shortest distance less that at the largest",
             over_seeds(lambda rows, task=task: lost(rows, task, "lstm")),
             above=MARGIN,
@@ -196,7 +196,7 @@ STATEMENTS = tuple(
         *(
             Statement(
                 f"{task}-{network}-level",
-                f"{task}: the accuracy of {network} does not fall with distance.",
+                f"{task}: the accuracy of {network} does not fall with distance by {MARGIN:g} or more.",
                 "accuracy at the shortest distance less that at the largest",
                 over_seeds(lambda rows, task=task, network=network: lost(rows, task, network)),
                 below=MARGIN,
@@ -206,7 +206,7 @@ STATEMENTS = tuple(
         *(
             Statement(
                 f"{task}-{network}-leads",
-                f"{task}: at the largest distance {network} is better than the LSTM.",
+                f"{task}: at the largest distance {network} is more accurate than the LSTM, by more than {MARGIN:g}.",
                 "accuracy less that of the LSTM",
                 over_seeds(lambda rows, task=task, network=network: accuracy_lead(rows, task, network)),
                 above=MARGIN,

@@ -105,7 +105,7 @@ STATEMENTS = (
     *(
         Statement(
             f"scoring-{network}",
-            f"{network}: scoring a token is much cheaper than generating it.",
+            f"{network}: scoring a token is more than {MUCH:g} times cheaper than generating it.",
             "time per generated token / time per scored token at the largest length",
             over_seeds(lambda rows, network=network: saved(rows, network)),
             above=MUCH,

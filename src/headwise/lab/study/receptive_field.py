@@ -16,7 +16,7 @@ from headwise.lab.study.statement import Row, Statement, exact
 
 WIDTH = 16  # channels
 ROUNDING = 0.01  # in deep stacks the influence of the outermost positions is lost in float64
-FEW = 0.75  # a stack that needs fewer layers than this share of another needs few
+FEW = 0.5  # a stack that needs at most this share of the layers of another needs few
 KINDS = ("convolution", "dilated convolution", "self-attention")
 
 
@@ -169,7 +169,7 @@ STATEMENTS = (
     ),
     Statement(
         "dilated-too",
-        "Even with dilation, reaching far takes many layers.",
+        "Even with dilation, reaching far takes many layers: more than half as many.",
         "layers of a dilated stack / layers of a plain one that sees no more",
         exact(layers_ratio),
         above=FEW,

@@ -85,7 +85,7 @@ STATEMENTS = (
     *(
         Statement(
             f"{key}-with",
-            f"With the factor the {key} {of} stays at its level as d_k grows.",
+            f"With the factor more than {KEPT:.0%} of the {key} {of} remains as d_k grows.",
             f"{key} at the largest d_k / {key} at the smallest",
             over_seeds(lambda rows, key=key: share_kept(rows, key, WITH)),
             above=KEPT,
@@ -95,7 +95,7 @@ STATEMENTS = (
     *(
         Statement(
             f"{key}-without",
-            f"Without the factor the {key} {of} falls as d_k grows.",
+            f"Without the factor less than {KEPT:.0%} of the {key} {of} remains as d_k grows.",
             f"{key} at the largest d_k / {key} at the smallest",
             over_seeds(lambda rows, key=key: share_kept(rows, key, WITHOUT)),
             below=KEPT,

@@ -222,7 +222,7 @@ STATEMENTS = (
     *(
         Statement(
             f"{network}-{by}",
-            f"{network}: loss falls as a power of {of}.",
+            f"{network}: loss falls with {of}.",
             f"exponent of the loss by {of}",
             over_seeds(lambda rows, by=by, network=network: exponents(rows, by)[network]),
             below=0.0,

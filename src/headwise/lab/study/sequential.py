@@ -133,7 +133,8 @@ def _time_statement(network: str) -> Statement:
     what = "does not grow" if parallel else "grows"
     return Statement(
         f"time-{network}",
-        f"{network}: with a constant number of tokens, the time of a training step {what} with length on this device.",
+        f"{network}: with a constant number of tokens, the time of a training step {what} with length on this "
+        "device (one CPU thread shows the overhead of steps, not parallel work).",
         "exponent of the time of a step by length",
         over_seeds(lambda rows: step_exponent(rows, "milliseconds", network)),
         **({"below": LEVEL} if parallel else {"above": LEVEL}),
