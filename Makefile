@@ -24,6 +24,7 @@
 #         executes the chapters of the tutorial, a few minutes each, once (HEADWISE_TUTORIAL=small: in seconds)
 # bench   speed against other libraries, a small fixed set in fifteen minutes (after set-up); ARGS='--model DIR --source FILE'
 #         adds the figure that needs a trained model
+# bench-compare  two versions in turns: BASE=REV, a commit, and the working tree (ARGS='--only greedy train-base --turns 9')
 # bench-quick  every script in benchmarks/ once, on tiny generated data: do they still run? (ARGS='NAME ...': these)
 # quality translation quality on a corpus you have, e.g. make quality ARGS='multi30k --data DIR --out runs/ende'
 # task-pages  the recipes of the pages on labels, forecasts and pictures, with three seeds each, and their cheap baselines:
@@ -50,7 +51,7 @@ SENTENCES := https://www.manythings.org/anki/deu-eng.zip
 DATA := build/deu-eng.zip
 
 .PHONY: demo test test-smaller test-all test-thorough test-commands test-native test-busy test-pythons test-distributed gpu-check check-processors published check mutants ci ci-full \
-  sanitize wheels browser docs bench bench-quick quality task-pages sentence-model course-models peers clean
+  sanitize wheels browser docs bench bench-compare bench-quick quality task-pages sentence-model course-models peers clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.demo
@@ -148,6 +149,10 @@ docs: $(VENV)/.docs
 
 bench: $(PEERS)/.ready
 	@$(PEERS)/bin/python benchmarks/bench.py $(ARGS)
+
+bench-compare: $(VENV)/.dev
+	@test -n "$(BASE)" || { echo "make bench-compare: add BASE=REV, the commit to compare with"; exit 2; } >&2
+	@$(BIN)/python benchmarks/compare.py $(BASE) $(ARGS)
 
 bench-quick: $(VENV)/.browser
 	@$(BIN)/python benchmarks/quick.py $(ARGS)

@@ -82,6 +82,7 @@ TRAIN = ["--train", "{data}/train.en", "{data}/train.de"]
 RUNS = {
     "alignment": Run(once("{data}/model", *PAIR, "--gold", "{data}/test.links", "--attribution", "--steps", "2")),
     "bench": Run(once(), ("ctranslate2", "onnxruntime")),  # not --model: see decoding.check_agreement
+    "compare": Run(once("HEAD", "--only", "greedy", "train-d256", "import"), ("git",)),
     "contacts": Run(once()),
     "coreference": Run(once("{data}/model", "--data", "{data}")),
     "course_models": Run(
