@@ -207,6 +207,18 @@ def test_results_do_not_depend_on_the_batch(build: Build, sentences: Sentences, 
         assert decode_tokens(engine_of(model), sources[::-1], smaller)[::-1] == together
 
 
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"n_best": 3}, {"sample": True, "n_best": 2}], ids=str)
+def test_a_source_that_occurs_again_is_searched_once(
+    build: Build, sentences: Sentences, searches: list[tuple[int, int]], settings: dict[str, Any]
+) -> None:
+    """With the same bits as alone, also where outputs are sampled."""
+    engine, (one, other) = engine_of(native(build(2.0))), sentences(4, 6)
+    config = replace(SHORT, beam_size=4, temperature=2.0).changed(settings)
+    found = decode_tokens(engine, [one, other, one, one], config)
+    assert sum(count for count, _ in searches) == 2
+    assert found == [decode_tokens(engine, [source], config)[0] for source in (one, other, one, one)]
+
+
 @pytest.mark.usefixtures("four_threads")
 def test_threads_search_side_by_side(build: Build, sentences: Sentences, searches: list[tuple[int, int]]) -> None:
     """Position tables grow during searches; batches are smaller, since they share memory."""

@@ -242,6 +242,23 @@ def test_a_batch_too_large_for_the_library_is_split(sources, threads, monkeypatc
     assert max(whole.sizes) > 2 and narrow.sizes.count(max(whole.sizes)) == 1
 
 
+def test_a_source_that_occurs_again_is_searched_once():
+    engine, again = Searcher(100), [[5, 6], [7], [5, 6], [], [5, 6], []]
+    found = decode_tokens(engine_of(engine), again, SHORT)
+    assert [h.tokens for [h] in found] == [source[::-1] for source in again] and sum(engine.sizes) == 2
+    decode_tokens(engine_of(engine), again, SHORT, prefixes=[[], [], [8], [], [], []])
+    assert sum(engine.sizes) == 5  # another prefix, another output
+    decode_tokens(engine_of(engine), again, SHORT, phrases=[[], [], [[7]], [], [[7, 8]], []])
+    assert sum(engine.sizes) == 9
+
+
+def test_with_padding_every_source_is_searched(model, monkeypatch):
+    encode, sizes = model.encode, []
+    monkeypatch.setattr(model, "encode", lambda src, src_mask: (sizes.append(len(src)), encode(src, src_mask))[1])
+    decode_tokens(engine_of(model), [[5, 6], [7], [5, 6]], SHORT)
+    assert sizes == [3]
+
+
 def test_without_another_thread_the_caller_decodes(sources, no_more_threads, monkeypatch):
     monkeypatch.setattr("headwise.runtime.search.engine.usable_threads", lambda: 3)
     found = decode_tokens(engine_of(Searcher(2)), sources, SHORT)

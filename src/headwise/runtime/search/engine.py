@@ -56,8 +56,8 @@ def decode_tokens(
 def execute(engine: SearchEngine, request: SearchRequest) -> list[list[Hypothesis]]:
     """The hypotheses for each source of a request, best first, in the order of the sources.
 
-    Results do not depend on the other sources, except for rounding in padded matrix products. A batch that does not fit
-    into memory is split in half.
+    Results do not depend on the other sources, except for rounding in padded matrix products. The library has none, and
+    searches a source that occurs several times once. A batch that does not fit into memory is split in half.
 
     Raises:
         UserError: the settings are invalid, the model's outputs are not finite, or a single source does not fit into
@@ -66,19 +66,26 @@ def execute(engine: SearchEngine, request: SearchRequest) -> list[list[Hypothesi
     """
     request.settings.check()
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [])] for _ in request.sources]
+    firsts = [*range(len(found))] if _pads(engine) else request.firsts()
+    lengths = [len(source) if firsts[i] == i else 0 for i, source in enumerate(request.sources)]
     stop = np.zeros(1, np.int32)
-    with set_when_cancelled(stop), closing(_results(engine, request, stop)) as finished:
+    with set_when_cancelled(stop), closing(_results(engine, request, lengths, stop)) as finished:
         for batch, results in finished:
             for i, hypotheses in zip(batch, results, strict=True):
                 may_be_empty = request.phrases and request.phrases[i]
                 if not (math.isfinite(hypotheses[0].log_prob) if hypotheses else may_be_empty):
                     raise non_finite_error()
                 found[i] = hypotheses
-    return found
+    return [found[first] for first in firsts]
 
 
-def _results(engine: SearchEngine, request: SearchRequest, stop: NDArray[np.int32]) -> Results:
-    """Runs batches in threads, which share the memory of one batch, or one after another.
+def _pads(engine: SearchEngine) -> bool:
+    """Whether it is torch, which has its own threads and pads batches."""
+    return getattr(engine, "single_threaded", False)
+
+
+def _results(engine: SearchEngine, request: SearchRequest, lengths: Sequence[int], stop: NDArray[np.int32]) -> Results:
+    """Runs batches in threads, which share the memory of one batch, or one after another. Length 0: left out.
 
     Even a single batch gets its own thread, so that the main thread can handle signals.
     """
@@ -87,8 +94,8 @@ def _results(engine: SearchEngine, request: SearchRequest, stop: NDArray[np.int3
     def decode(batch: list[int]) -> list[list[Hypothesis]]:
         return engine.search(*request.of(batch).arguments(), stop)
 
-    lengths, advice = [len(source) for source in request.sources], memory_advice(settings)
-    if getattr(engine, "single_threaded", False):
+    advice = memory_advice(settings)
+    if _pads(engine):
         return run_sequentially(decode, batches(lengths, settings), advice)
     share = max(min(settings.batch_tokens, MIN_SHARE), min(settings.batch_tokens // threads, MAX_SHARE))
     waiting = list(batches(lengths, replace(settings, batch_tokens=share)))

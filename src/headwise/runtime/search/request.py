@@ -72,6 +72,14 @@ class SearchRequest:
         sources, prefixes = ([of[i] for i in batch] for of in (self.sources, self.prefixes))
         return replace(self, sources=sources, prefixes=prefixes, phrases=phrases)
 
+    def firsts(self) -> list[int]:
+        """For each source the index of the first one with the same tokens, prefix and phrases, so the same outputs."""
+        phrases = self.phrases or [()] * len(self.sources)
+        seen: dict[Any, int] = {}
+        parts = zip(self.sources, self.prefixes, phrases, strict=True)
+        keys = ((tuple(source), tuple(prefix), tuple(map(tuple, of))) for source, prefix, of in parts)
+        return [seen.setdefault(key, i) for i, key in enumerate(keys)]
+
     def ended(self) -> list[list[int]]:
         """The sources with their ends."""
         return [self.special.ended(source) for source in self.sources]
