@@ -7,9 +7,8 @@ file systems have no locks.
 import errno
 import json
 import os
+import platform
 import shutil
-import socket
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -104,7 +103,7 @@ def _delete_unlocked(folder: Path) -> None:
 def _locked_folder(parent: Path, prefix: str, mode: int) -> tuple[Path, int]:
     """A new folder, and the descriptor of the lock in it."""
     while True:
-        folder = parent / f"{prefix}{uuid.uuid4().hex}"
+        folder = parent / f"{prefix}{os.urandom(16).hex()}"
         folder.mkdir(mode)
         try:
             descriptor = os.open(folder / TEMPORARY_LOCK, os.O_RDWR | os.O_CREAT, 0o666)
@@ -154,7 +153,7 @@ def is_held(folder: Path) -> bool:
         return False
     try:
         process, host = _owner(os.read(descriptor, 1000))
-        if not process or host != socket.gethostname():
+        if not process or host != platform.node():
             return bool(process)
         return _alive(process) and lock_file(descriptor, shared=True) is not True  # else the process id was reused
     finally:
@@ -179,12 +178,12 @@ def _take(descriptor: int, path: Path) -> None:
     """Lock the file and write process id and host into it; `UserError` if another process holds it."""
     free = lock_file(descriptor)
     process, host = _owner(os.read(descriptor, 1000))
-    here = host in ("", socket.gethostname())
+    here = host in ("", platform.node())
     if free is None:
         free = not process or (here and not _alive(process))
     if not (free and here):
         raise _locked_error(path, process, host, here)
-    content = json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode()
+    content = json.dumps({"process": os.getpid(), "host": platform.node()}).encode()
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     try:

@@ -102,7 +102,7 @@ def compare(
     return Comparison(name, _interval(real[0], a), _interval(real[1], b), p_value, signature)
 
 
-def _mean_of_sampled(samples: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+def _mean_of_sampled(samples: NDArray[np.float64], rng: "np.random.Generator") -> NDArray[np.float64]:
     runs = rng.integers(len(samples), size=samples.shape)
     return np.take_along_axis(samples, runs, axis=0).mean(0)
 
