@@ -60,9 +60,7 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
     complaints: list[str] = []
     contexts = []
 
-    def make(
-        allowed: str = "file:", width: int = 1200, height: int = 800, expected: str = "\0", **options: Any
-    ) -> Any:
+    def make(allowed: str = "file:", width: int = 1200, height: int = 800, expected: str = "\0", **options: Any) -> Any:
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         page = context.new_page()

@@ -21,11 +21,11 @@ TWO_LAYERS = {
 TEXT, TRANSLATION = "A dog", "Hund"
 
 
-def page_of(model: Model) -> str:
+def page_of(model: Model, full: bool = False) -> str:
     """The page of `headwise inspect` for one text."""
     given = {"tgt": TRANSLATION} if model.reads == "pairs" else {}
     record, trace = model.look_inside(TEXT, **given)
-    return inspection_page([page_contents(record, trace, "a model", walks=model.walks(TEXT, **given))])
+    return inspection_page([page_contents(record, trace, "a model", walks=model.walks(TEXT, **given), full_walk=full)])
 
 
 def page_writer(folder: Path) -> Callable[[str], Path]:

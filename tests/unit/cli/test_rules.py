@@ -76,6 +76,7 @@ UNREAD: list[tuple[list[str], str]] = [
     (["inspect", "m", "a", "--layer", "9"], "--layer is for pictures and text"),
     (["inspect", "m", "a", "-o", "x.html", "--head", "77"], "--head is for pictures and text"),
     (["inspect", "m", "a", "--format", "json", "--part", "encoder"], "--part is for pictures and text"),
+    (["inspect", "m", "a", "--format", "json", "--full-walk"], "--full-walk is for pages"),
     (["inspect", "m", "a", "--translation", "b", "--prefix", "c"], "--prefix does not go with --translation"),
     (["inspect", "m", "a", "--translation", "b", "--beam-size", "2"], "--beam-size does not go with --translation"),
 ]
@@ -116,6 +117,7 @@ def test_every_rule_has_a_case_above_and_flags_that_exist() -> None:
         [*TUNE, "--save"],
         ["inspect", "m", "a", "--format", "text", "--layer", "0", "--head", "1"],
         ["inspect", "m", "a", "-o", "a.pdf", "--layer", "0"],
+        ["inspect", "m", "a", "-o", "a.html", "--full-walk"],
     ],
 )
 def test_flags_that_mean_something_are_not(arguments: list[str]) -> None:

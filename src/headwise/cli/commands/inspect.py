@@ -66,6 +66,11 @@ RULES = (
         "is for pictures and text (-o FILE.png, --format text): a page, like json, has every layer and head",
     ),
     FlagRule(
+        ("full_walk",),
+        lambda o: format_of(o) != "html",
+        "is for pages (-o FILE.html): other formats have no view Walk",
+    ),
+    FlagRule(
         ("prefix", *(name for name in DECODING if name != "max_source_length")),
         lambda o: o.translation is not None,
         "does not go with --translation: nothing is searched for where the output is given",
@@ -92,6 +97,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--translation", metavar="TEXT", help=translation)
     prefix = "text that the model's output must begin with"
     parser.add_argument("--prefix", default="", metavar="TEXT", help=prefix)
+    full = "page: include every layer and head in the view Walk, however large the file becomes (default: as many as "
+    full += "fit into about a megabyte)"
+    parser.add_argument("--full-walk", action="store_true", help=full)
     group = parser.add_argument_group("pictures and text")
     part = "cross, encoder, decoder: which attention (default: the first of them that the model has)"
     group.add_argument("--part", choices=PARTS, default="", metavar="NAME", help=part)
@@ -115,7 +123,7 @@ def run(options: argparse.Namespace) -> None:
     settings = _pair_settings(options, model) if pairs else _single_settings(options, model, style)
     if style in ("html", "json"):
         record, trace = model.look_inside(text, **settings)
-        walks = _walks(model, text, settings) if style == "html" else None
+        walks = _walks(model, text, settings, options.full_walk) if style == "html" else None
         return _write_all(options, style, record, trace, getattr(model, "known_alignment_head", None), walks)
     heads = None if options.head is None else [options.head]
     layers: Any = {options.part: [options.layer]} if options.part else [options.layer]
@@ -165,11 +173,13 @@ def _single_settings(options: argparse.Namespace, model: Any, style: str) -> dic
     return {**own, "language": options.source_language, "n_times": n_times}
 
 
-def _walks(model: Any, text: str, settings: dict[str, Any]) -> WalkRecord | None:
-    """The walks; None for networks and installations without."""
+def _walks(model: Any, text: str, settings: dict[str, Any], required: bool) -> WalkRecord | None:
+    """The walks; None, or with `required` a `UserError`, for networks and installations without."""
     try:
         return model.walks(text, **settings)
     except UserError:
+        if required:
+            raise
         return None
 
 
@@ -185,7 +195,7 @@ def _write_all(
     if style == "json":
         _write(options.output or "-", json.dumps(plain_contents(record, trace, name), ensure_ascii=False) + "\n")
     else:
-        contents = page_contents(record, trace, name, aligns, walks)
+        contents = page_contents(record, trace, name, aligns, walks, options.full_walk)
         page = inspection_page([contents], f"Headwise: {record.text}")
         _write(options.output or unused_name("attention.html"), page)
 

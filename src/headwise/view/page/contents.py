@@ -28,11 +28,12 @@ def page_contents(
     model: str = "",
     aligns: AlignmentHead | None = None,
     walks: WalkRecord | None = None,
+    full_walk: bool = False,
 ) -> dict[str, Any]:
     """The data of the page for one input; `model` is a name to show.
 
     The page opens on the head that `aligns` words, or else on the clearest head for this pair (`clearest_head`). With
-    `walks` it has the view Walk, for as many layers and heads as fit into a megabyte.
+    `walks` it has the view Walk, for as many layers and heads as fit into a megabyte, or with `full_walk` for all.
     """
     known = (aligns.layer, aligns.head, aligns.row) if aligns else clearest_head(record)
     layer, head, row = known or (None, None, None)
@@ -41,7 +42,7 @@ def page_contents(
         "aligns": {"layer": layer, "head": head, "row": row},
         "attention": {part: [_packed(layer) for layer in getattr(record, part)] for part in PARTS},
         **_trace(trace),
-        "walk": all_walks(walks) if walks else None,
+        "walk": all_walks(walks, full_walk) if walks else None,
     }
 
 

@@ -29,20 +29,24 @@ LARGEST_PAGE = 1_400_000  # characters that the numbers of all walks may take in
 LARGEST_WEIGHTS = 1_000_000  # numbers in the projections of one walk that the explorer sends
 ELSEWHERE_IN_WALKS = ("input", "top", "memory")  # steps whose values are those of a step of another walk, too
 CHARACTERS = 2 * 4 / 3  # of a float16 in base64
-ELSEWHERE = "`headwise explore` shows all of them."
+ELSEWHERE = "`headwise inspect --full-walk` writes a page with all of them; `headwise explore` computes any of them."
 
 
-def all_walks(record: WalkRecord) -> dict[str, Any]:
-    """The walks through every layer and head, or a selection if those were too large; `note` then says which."""
+def all_walks(record: WalkRecord, full: bool = False) -> dict[str, Any]:
+    """The walks through every layer and head, or a selection if those were too large; `note` then says which.
+
+    With `full`, every layer and head however large; the weights of projections still only if all fits.
+    """
     firsts = {stack: record.steps(stack, 0, 0) for stack in record.figure}
     for layers, heads, weights, note in (
         (True, True, True, ""),
         (True, True, False, ""),
-        (False, True, True, f"This page has layer 0 only. {ELSEWHERE}"),
-        (False, True, False, f"This page has layer 0 only. {ELSEWHERE}"),
-        (False, False, False, f"This page has layer 0 and head 0 only. {ELSEWHERE}"),
+        (False, True, True, f"The walk of this page has layer 0 only. {ELSEWHERE}"),
+        (False, True, False, f"The walk of this page has layer 0 only. {ELSEWHERE}"),
+        (False, False, False, f"The walk of this page has layer 0 and head 0 only. {ELSEWHERE}"),
     ):
-        if _size(record, firsts, layers, heads, weights) * CHARACTERS > LARGEST_PAGE:
+        large = _size(record, firsts, layers, heads, weights) * CHARACTERS > LARGEST_PAGE
+        if large and not (full and not weights):
             continue
         walks = _Walks(0 if weights else -1)
         for stack, figure in record.figure.items():
@@ -50,7 +54,7 @@ def all_walks(record: WalkRecord) -> dict[str, Any]:
                 for head in range(n_heads if heads else 1):
                     walks.add(stack, layer, head, record.steps(stack, layer, head))
         return walks.contents(record, "float16", note)
-    return _Walks(-1).contents(record, "float16", "The numbers are too many for a page: use `headwise explore`.")
+    return _Walks(-1).contents(record, "float16", f"This page has no walk: its numbers are too many. {ELSEWHERE}")
 
 
 def one_walk(record: WalkRecord, stack: str, layer: int, head: int) -> dict[str, Any]:

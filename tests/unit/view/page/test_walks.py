@@ -81,7 +81,12 @@ def test_what_walks_have_in_common_is_there_once(record: WalkRecord) -> None:
 
 @pytest.mark.parametrize(
     ("share", "layers", "heads", "note"),
-    [(0.9, 2, 2, ""), (0.35, 1, 2, "layer 0 only"), (0.27, 1, 1, "layer 0 and head 0"), (0.01, 0, 0, "too many")],
+    [
+        (0.9, 2, 2, ""),
+        (0.35, 1, 2, "layer 0 only. `headwise inspect --full-walk`"),
+        (0.27, 1, 1, "layer 0 and head 0 only. `headwise inspect --full-walk`"),
+        (0.01, 0, 0, "no walk: its numbers are too many. `headwise inspect --full-walk`"),
+    ],
 )
 def test_a_selection_stays_below_the_limit(
     record: WalkRecord, monkeypatch: pytest.MonkeyPatch, share: float, layers: int, heads: int, note: str
@@ -96,6 +101,20 @@ def test_a_selection_stays_below_the_limit(
         set(range(heads)),
     )
     assert note in contents["note"]
+
+
+def test_a_full_walk_has_every_layer_and_head_however_large(
+    record: WalkRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_of_them = all_walks(record)["walks"]
+    monkeypatch.setattr(walks, "LARGEST_PAGE", 0)
+    contents = all_walks(record, full=True)
+    assert [(one["stack"], one["layer"], one["head"]) for one in contents["walks"]] == [
+        (one["stack"], one["layer"], one["head"]) for one in all_of_them
+    ]
+    assert contents["note"] == ""
+    steps = {contents["kinds"][step["kind"]]["id"]: step for step in contents["steps"]}
+    assert steps["self_attn.queries"]["weight"] is None
 
 
 def test_large_values_stay_finite_and_masked_ones_do_not() -> None:

@@ -2,7 +2,7 @@
 // One translation seen from inside: its pieces and words, and the attention weights of every layer and head.
 
 import { walkedThrough } from "./steps.js";
-import { grouped, unitsOf } from "./words.js";
+import { grouped, unitsAlong } from "./words.js";
 
 /** @typedef {{rows: number, columns: number, values: Float32Array}} Weights row = query, column = key */
 /** @typedef {{text: string, start: number, stop: number}} Span */
@@ -93,7 +93,7 @@ export class Inspection {
   /** @param {string} part @param {number | null} layer @param {number | null} head @returns {Weights | null} */
   betweenWords(part, layer, head) {
     const weights = this.weights(part, layer, head);
-    return weights && grouped(weights, unitsOf(this, part, "q", "words"), unitsOf(this, part, "k", "words"));
+    return weights && grouped(weights, unitsAlong(this, part, "q", "words"), unitsAlong(this, part, "k", "words"));
   }
 
   /**

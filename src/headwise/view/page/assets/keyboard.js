@@ -4,7 +4,7 @@
 import { available, nextTheme } from "./controls.js";
 import { element } from "./dom.js";
 import { partOf, unitOf } from "./pane.js";
-import { linkedUnits, unitsOf } from "./words.js";
+import { linkedUnits, unitsAlong } from "./words.js";
 
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./inspection.js").Inspection} Inspection */
@@ -82,7 +82,7 @@ function nextMark(state, inspection, step) {
 /** @param {State} state @param {Inspection} inspection @param {"q" | "k"} side */
 function count(state, inspection, side) {
   if (state.view === "alignment") return linkedUnits(inspection, side === "q" ? "tgt" : "src", unitOf(state)).length;
-  return unitsOf(inspection, partOf(state), side, unitOf(state)).length;
+  return unitsAlong(inspection, partOf(state), side, unitOf(state)).length;
 }
 
 /** @param {State} state @returns {import("./state.js").Mark} */

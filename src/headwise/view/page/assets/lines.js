@@ -3,15 +3,15 @@
 
 import { Columns } from "./columns.js";
 import { kind, label } from "./pieces.js";
-import { unitsOf } from "./words.js";
+import { unitsAlong } from "./words.js";
 
 export class LinesView {
   /** @param {import("./pane.js").Pane} pane @param {string} part @param {string} unit */
   constructor(pane, part, unit) {
     const titles = pane.inspection.titles(part);
     const texts = {
-      keys: itemsOf(unitsOf(pane.inspection, part, "k", unit)),
-      queries: itemsOf(unitsOf(pane.inspection, part, "q", unit)),
+      keys: itemsOf(unitsAlong(pane.inspection, part, "k", unit)),
+      queries: itemsOf(unitsAlong(pane.inspection, part, "q", unit)),
       keysTitle: `${titles.keys} (keys)`,
       queriesTitle: `${titles.queries} (queries)`,
     };

@@ -6,14 +6,14 @@ import { element } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
 import { numbered, percent, textsOf } from "./pieces.js";
 import { active, sameMark } from "./state.js";
-import { unitsOf } from "./words.js";
+import { unitsAlong } from "./words.js";
 
 export class MatrixView {
   /** @param {import("./pane.js").Pane} pane @param {string} part @param {string} unit */
   constructor(pane, part, unit) {
     this.store = pane.store;
-    this.rows = textsOf(unitsOf(pane.inspection, part, "q", unit));
-    this.columns = textsOf(unitsOf(pane.inspection, part, "k", unit));
+    this.rows = textsOf(unitsAlong(pane.inspection, part, "q", unit));
+    this.columns = textsOf(unitsAlong(pane.inspection, part, "k", unit));
     this.heatmap = new Heatmap(this.rows, this.columns, { point: (cell) => this.point(cell), click: (cell) => this.fix(cell) });
     this.cellText = element("p", { class: "cell-text", "aria-hidden": "true" }, "\u00a0");
     const titles = pane.inspection.titles(part);

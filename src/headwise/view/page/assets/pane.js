@@ -16,7 +16,7 @@ import { ScrollBox } from "./scroll.js";
 import { SoundView } from "./sound.js";
 import { TourView } from "./tour.js";
 import { WalkView } from "./walk.js";
-import { unitsOf } from "./words.js";
+import { unitsAlong } from "./words.js";
 
 /**
  * What a view is told when something has changed.
@@ -166,7 +166,7 @@ export class Pane {
   /** @param {Seen} seen @param {string} part @param {string} unit */
   readOut(seen, part, unit) {
     if (this.readout.node.hidden || !seen.weights) return;
-    const names = (/** @type {"q" | "k"} */ side) => textsOf(unitsOf(this.inspection, part, side, unit));
+    const names = (/** @type {"q" | "k"} */ side) => textsOf(unitsAlong(this.inspection, part, side, unit));
     const pieces = { weights: seen.weights, queries: names("q"), keys: names("k") };
     const { weights, queries, keys } = this.view?.read?.(seen) ?? pieces;
     this.readout.update(weights, queries, keys, seen);

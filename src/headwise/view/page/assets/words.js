@@ -27,7 +27,7 @@ function wordsAlong(inspection, part, side) {
  * @param {string} unit "tokens" or "words"
  * @returns {Span[]}
  */
-export function unitsOf(inspection, part, side, unit) {
+export function unitsAlong(inspection, part, side, unit) {
   const tokens = side === "q" ? inspection.queries(part) : inspection.keys(part);
   const words = unit === "words" ? wordsAlong(inspection, part, side) : [];
   /** @type {Span[]} */
