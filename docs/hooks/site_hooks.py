@@ -5,6 +5,7 @@ Pages are generated from the code (`reference_pages`) and from benchmarks/result
 on the site (`page_links`); formulas become MathML.
 """
 
+import html
 import os
 import re
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 from page_links import PAGES as ROOT_PAGES
 from page_links import SOURCE, linked_files, links_on_site, site_path
 from reference_pages import PAGES, table
@@ -41,6 +43,12 @@ TRANSLATOR_PICTURE = """[![A page that translates and shows a step of its comput
 one head](how-to/web-walk.png)](how-to/web.md)
 
 One HTML file [translates in any browser and shows every step of the computation](how-to/web.md), without a server."""
+# In a chapter, a link to a card of the tour on a line of its own; notebooks show the link.
+CARD = re.compile(
+    r"^\[(?P<title>Card: [^\]]+)\]\(https://[^)\s]+/translator\.html#(?P<place>view=tour&card=[^)\s]+)\)$", re.MULTILINE
+)
+CARD_FRAME = """<iframe class="card" src="{address}" title="{title}" loading="lazy"></iframe>
+<p class="card"><a href="{address}">{title}</a>, on a page of its own</p>"""
 CHAPTERS: dict[str, ChapterPage] = {}  # executed, by path in the repository
 FENCE = {".py": "python", ".toml": "toml", ".c": "c", ".h": "c", ".sh": "sh"}
 
@@ -118,7 +126,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """
     origin = origin_of(page.file)
     markdown = CHAPTERS[origin].markdown if origin in CHAPTERS else markdown
-    markdown = with_translator(markdown, TRANSLATOR)
+    markdown = with_cards(with_translator(markdown, TRANSLATOR), TRANSLATOR, page.url)
     if origin.startswith("docs/") and not page.file.generated_by:
         markdown = checked(markdown, origin)
     return as_on_github(links_on_site(markdown, origin, page.file.src_uri))
@@ -136,6 +144,20 @@ def with_translator(markdown: str, translator: Path) -> str:
         return markdown.replace(TRANSLATOR_MARKER, TRANSLATOR_PICTURE)
     size = f"{translator.stat().st_size / 1e6:.1f} MB"
     return markdown.replace(TRANSLATOR_MARKER, TRANSLATOR_FRAME.format(size=size))
+
+
+def with_cards(markdown: str, translator: Path, url: str) -> str:
+    """The cards of a chapter in place of the links to them, or only the links if the page of the cards was not built.
+
+    >>> with_cards("[Card: A](https://a.b/translator.html#view=tour&card=a)", Path("missing.html"), "tutorial/1/")
+    '[Card: A](https://a.b/translator.html#view=tour&card=a)'
+    """
+
+    def framed(found: re.Match[str]) -> str:
+        address = f"{get_relative_url('translator.html', url)}#{found['place']}"
+        return CARD_FRAME.format(address=html.escape(address), title=html.escape(found["title"]))
+
+    return CARD.sub(framed, markdown) if translator.is_file() else markdown
 
 
 def check_translator() -> None:

@@ -48,7 +48,7 @@ class Quiet(SimpleHTTPRequestHandler):
 def folder(tmp_path_factory: pytest.TempPathFactory, model_paths: dict[str, Path]) -> Path:
     """The site, with a small model in place of the sentence model."""
     out, model = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("model") / "model.html"
-    export_page(translation_folder(model_paths["transformer"]), model)
+    export_page([translation_folder(model_paths["transformer"])], model)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
     built = subprocess.run(
         command,
@@ -118,6 +118,16 @@ def test_the_front_page_begins_with_the_first_card(site: str, new_page: Callable
     inside.get_by_role("button", name="Next").click()
     expect(inside.locator('.card[data-card="alignment"] .question')).to_be_visible()
     assert page.locator("details.walk").bounding_box()["height"] > 400
+
+
+def test_a_chapter_has_a_card_with_its_numbers(site: str, new_page: Callable[..., Any]) -> None:
+    page = new_page(site, width=390)
+    page.goto(f"{site}tutorial/3-multi-head-attention/")
+    page.locator("iframe.card").first.scroll_into_view_if_needed()
+    card = page.frame_locator("iframe.card >> nth=0").locator('.card[data-card="heads"]')
+    card.locator(".tour-choices button").first.click()
+    expect(card.locator('data[data-name="heads"]').first).to_have_attribute("value", "2")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_search_finds_a_setting(site: str, new_page: Callable[..., Any]) -> None:

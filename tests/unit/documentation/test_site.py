@@ -2,10 +2,12 @@
 
 import doctest
 import importlib
+import json
 import re
 from argparse import SUPPRESS
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from mkdocs.exceptions import PluginError
@@ -13,6 +15,7 @@ from mkdocs.exceptions import PluginError
 import headwise
 from headwise.cli import BY_NAME, COMMANDS, command_parser
 from headwise.config.settings import RECIPES, SETTINGS
+from headwise.evaluate.pages.document import asset
 from headwise.models.model import METHODS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -60,6 +63,20 @@ def test_the_front_page_has_the_translator_if_it_was_built(tmp_path: Path, monke
     monkeypatch.setenv(hooks.TRANSLATOR_VARIABLE, "missing.html")
     with pytest.raises(PluginError, match=r"no.*`make sentence-model`"):
         hooks.check_translator()
+
+
+def test_every_chapter_has_cards_of_the_tour(tmp_path: Path) -> None:
+    hooks, built = hook("site_hooks"), tmp_path / "model.html"
+    built.write_bytes(b"")
+    titles = {name: card["title"] for name, card in json.loads(asset("tour.en.json"))["cards"].items()}
+    for path in hook("chapters").chapter_paths():
+        text = path.read_text(encoding="utf-8")
+        cards = [(found["title"], parse_qs(found["place"])) for found in hooks.CARD.finditer(text)]
+        assert cards and len(cards) == text.count("translator.html"), path
+        assert all(place["card"][0] in titles and place["text"][0] for _, place in cards), path
+        assert [title for title, _ in cards] == [f"Card: {titles[place['card'][0]]}" for _, place in cards], path
+        shown = hooks.with_cards(text, built, f"tutorial/{path.stem}/")
+        assert shown.count('src="../../translator.html#view=tour&amp;card=') == len(cards)
 
 
 def test_the_index_has_every_command(pages: dict[str, str]) -> None:
