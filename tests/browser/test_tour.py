@@ -137,6 +137,39 @@ def test_it_speaks_german_and_another_sentence(toured: Callable[..., Any]) -> No
     expect(shown.locator('.card[data-card="recurrence"] .question')).to_contain_text("Zwei")
 
 
+LINKED = "Zwei Männer reden über 日本 & „50 %“ #1 + 2."
+
+
+def test_a_link_to_a_card_has_the_sentence(
+    toured: Callable[..., Any], new_page: Callable[..., Any], address: str
+) -> None:
+    """The address that the page wrote opens the same card with the same sentence elsewhere."""
+    shown = toured("card=tokens")
+    shown.get_by_label("Text", exact=True).fill(LINKED)
+    expect(shown.locator(".pane .source")).to_have_text(LINKED)
+    numbers = answered(shown, "tokens")
+    assert numbers["characters"] == len(LINKED)
+    other = new_page(allowed=address)
+    other.goto(shown.url)
+    expect(other.get_by_label("Text", exact=True)).to_have_value(LINKED)
+    assert answered(other, "tokens") == numbers
+
+
+def test_an_address_leaves_out_a_text_that_is_too_long_for_it(
+    new_page: Callable[..., Any], path: Path, tmp_path: Path
+) -> None:
+    model = headwise.load(path, "cpu")
+    record, trace = model.look_inside(TEXT)
+    for text, missing in (("ä" * 1300, False), ("ä" * 1400, True)):  # six characters each in an address
+        contents = {**page_contents(record, trace, "a model", walks=model.walks(TEXT)), "text": text}
+        (tmp_path / "page.html").write_text(inspection_page([contents]), encoding="utf-8")
+        shown = new_page()
+        shown.goto(f"{(tmp_path / 'page.html').as_uri()}#view=tour&card=scale&text={quote(text)}")
+        expect(shown.locator(".card h2")).not_to_be_empty()
+        assert (shown.locator("text=too long for an address").count() > 0) is missing
+        assert "card=scale" in shown.url and ("text=" not in shown.url) is missing
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1366])
 def test_nothing_is_cut_off_and_axe_has_no_complaint(toured: Callable[..., Any], width: int, scheme: str) -> None:
@@ -203,11 +236,18 @@ def test_the_exported_page_has_the_same_cards(
     shown.reload()
     expect(shown.locator('.card[data-card="pictures"]')).to_be_visible()
     answered(shown, "pictures")
-    shown.get_by_label("Text", exact=True).fill("Zwei Männer")
+    shown.get_by_label("Text", exact=True).fill(LINKED)
     shown.keyboard.press("Control+Enter")
-    expect(shown.locator("#details .source")).to_have_text("Zwei Männer")
+    expect(shown.locator("#details .source")).to_have_text(LINKED)
     expect(shown.locator(".verdict")).to_have_count(0)
-    assert answered(shown, "pictures")["patches"] == 196 and "Zwei" in shown.evaluate("location.hash")
+    assert answered(shown, "pictures")["patches"] == 196
+    shown.goto(f"{shown.url.replace('card=pictures', 'card=tokens')}")  # typed into the same page
+    expect(shown.locator("#details .source")).to_have_text(LINKED)
+    assert answered(shown, "tokens")["characters"] == len(LINKED)
+    shown.get_by_label("Text", exact=True).fill("ä" * 1400)
+    shown.keyboard.press("Control+Enter")  # the page translates it in parts
+    expect(shown.locator("#details .source")).not_to_have_text(LINKED)
+    assert "card=tokens" in shown.url and f"text={quote('ä' * 9)}" in shown.url
 
 
 def test_a_long_row_shows_its_greatest_weights(toured: Callable[..., Any]) -> None:

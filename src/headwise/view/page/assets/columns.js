@@ -79,6 +79,7 @@ export class Columns {
    */
   update(weights, state, theme) {
     const width = this.middle.clientWidth;
+    if (!width) return; // hidden, or the tokens leave no room
     if (this.resting?.weights !== weights || this.resting.theme !== theme || this.resting.width !== width) {
       this.resting = { weights, theme, width, image: this.allLines(weights, width) };
     }

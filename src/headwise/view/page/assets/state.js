@@ -62,6 +62,8 @@ export function beginWith(chosen) {
   Object.assign(START, chosen);
 }
 
+const LONGEST_TEXT = 8000; // characters of an address: some programs cut off longer ones
+
 const asText = { read: (/** @type {string} */ text) => text, write: String };
 const asFlag = { read: (/** @type {string} */ text) => text === "1", write: (/** @type {boolean} */ v) => (v ? "1" : "0") };
 const asNumber = { read: (/** @type {string} */ text) => (/^\d{1,6}$/.test(text) ? Number(text) : 0), write: String };
@@ -136,15 +138,18 @@ export function pointsOut(hash) {
   return ["layer", "head", "fix"].some((key) => named.has(key));
 }
 
+/** Whether an address can have a text. @param {string} text */
+export const inAddress = (text) => `${new URLSearchParams({ text })}`.length <= LONGEST_TEXT;
+
 /**
- * The hash of a state; what is as at the start is left out.
+ * The hash of a state; what is as at the start is left out, and a text that is too long.
  * @param {State} state
  */
 export function writeHash(state) {
   const pairs = new URLSearchParams();
   for (const [key, { write }] of Object.entries(IN_THE_URL)) {
     const text = write(/** @type {any} */ (state)[key]);
-    if (text !== write(/** @type {any} */ (START)[key])) pairs.set(key, text);
+    if (text !== write(/** @type {any} */ (START)[key]) && inAddress(text)) pairs.set(key, text);
   }
   return `#${pairs}`;
 }

@@ -8,6 +8,7 @@ import { SIGNED, WEIGHTS } from "./colours.js";
 import { choice, element, focusOf } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
 import { label } from "./pieces.js";
+import { inAddress } from "./state.js";
 import { Walks } from "./steps.js";
 import { Writer, barList, curveOf, tableOf } from "./tour_parts.js";
 
@@ -178,6 +179,7 @@ export class TourView {
     const mark = (/** @type {number} */ at) => (answer === undefined ? null : at === card.right ? "right" : at === answer ? "wrong" : null);
     const buttons = choices.map((/** @type {string} */ text, /** @type {number} */ at) => element("button", { type: "button", class: mark(at), "aria-pressed": String(at === answer), onclick: () => this.predict(at) }, text));
     const asked = [element("h2", {}, write.card.title), element("p", { class: "question" }, ...write.text(write.card.question, card.numbers)), element("div", { class: "tour-choices", role: "group", "aria-label": write.common.predict }, ...buttons)];
+    if (!inAddress(this.host.text())) asked.unshift(element("p", { class: "note" }, write.common.unlinked));
     if (answer === undefined) return [...asked, element("p", { class: "note" }, write.common.predict)];
     const verdict = answer === card.right ? write.common.right : write.text(write.common.wrong, { right: choices[card.right] });
     return [...asked, element("p", { class: "verdict", role: "status" }, ...[verdict].flat()), element("p", { class: "sentence" }, ...write.text(write.card.text, card.numbers)), this.settings(card, write), ...this.pictures(card, write)];
