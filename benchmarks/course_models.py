@@ -1,26 +1,24 @@
-"""The three small models of the course: dates, English-German sentences, and a language model of characters.
+"""The page of the course with three small models: dates, English-German sentences, and characters of a text.
 
     make course-models DATA=deu-eng.zip TEXT=shakespeare.txt
 
 DATA is as for `sentence_model.py`; TEXT is a file of plain text of some hundred thousand characters. The dates are
 those of `headwise demo`. An interrupted training is resumed.
 
-OUT gets `dates.html` and `sentences.html`, pages that translate and have the tour, and `text.zip`, a model folder for
-`headwise explore` with weights in float16: together 8 MB at most.
+OUT gets `course.html` of 8 MB at most, and the folders of the models, for `headwise explore`.
 """
 
 import argparse
-import shutil
 from pathlib import Path
 
 import machine
-from sentence_model import RECIPE, command, parts_of, release
+from sentence_model import RECIPE, command, parts_of
 
 import headwise
 from headwise.lab.demo.corpus import generate_corpus
 from headwise.lab.demo.run import demo
 
-LARGEST = 8_000_000  # bytes of all three
+LARGEST = 8_000_000  # bytes of the page
 HELD_OUT = 20  # of the lines of the text, the last one in so many validates
 DATES = {"n_train": machine.pick(30_000, 200), "n_valid": machine.pick(500, 8), "n_test": machine.pick(1_000, 8)}
 # Fewer steps than the sentence model of a release, and fewer tokens.
@@ -41,11 +39,16 @@ def split_text(text: Path, out: Path) -> tuple[Path, Path]:
     return paths
 
 
-def page(model: Path, path: Path) -> Path:
-    """A page that translates with this model, written anew."""
+def write_page(models: list[Path], path: Path) -> None:
+    """A page of these models, written anew.
+
+    Raises:
+        SystemExit: it is too large.
+    """
     path.unlink(missing_ok=True)
-    command("export", model, path, "--to", "web")
-    return path
+    command("export", models[0], path, "--to", "web", "--with", *models[1:])
+    if path.stat().st_size > LARGEST:
+        raise SystemExit(f"{path}: more than {LARGEST / 1e6:.0f} MB: choose smaller models")
 
 
 def train(files: tuple[Path, Path], run: Path, recipe: str | Path, settings: list[str]) -> Path:
@@ -56,7 +59,7 @@ def train(files: tuple[Path, Path], run: Path, recipe: str | Path, settings: lis
 
 
 def main() -> None:
-    """Train the models, and write what is published."""
+    """Train the models, and write their page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, metavar="DATA", help="deu-eng.zip, or a folder of its parts")
     parser.add_argument("text", type=Path, metavar="TEXT", help="file of plain text for the language model")
@@ -74,13 +77,7 @@ def main() -> None:
     parts = parts_of(options.data, out)
     train((parts["train"], parts["valid"]), out / "sentences", RECIPE, [*SENTENCES, *options.set])
     train(split_text(options.text, out), out / "characters", "gpt", [*TEXT, *options.set])
-    release(out / "characters", out / "text", licence="")
-    shutil.rmtree(out / "text")
-    files = [page(out / name, out / f"{name}.html") for name in ("dates", "sentences")] + [out / "text.zip"]
-    total = sum(path.stat().st_size for path in files)
-    print(machine.table(["file", "MB"], [[path, f"{path.stat().st_size / 1e6:.1f}"] for path in files]))
-    if total > LARGEST:
-        raise SystemExit(f"together {total / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f} MB: choose smaller models")
+    write_page([out / name for name in ("dates", "sentences", "characters")], out / "course.html")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def command(*arguments: str | Path) -> None:
         raise SystemExit(f"headwise {arguments[0]} failed")
 
 
-def release(run: Path, folder: Path, licence: str = LICENCE) -> None:
+def release(run: Path, folder: Path) -> None:
     """Copy and zip a trained model without checkpoints and logs, with float16 weights and the licence in its card."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -86,8 +86,7 @@ def release(run: Path, folder: Path, licence: str = LICENCE) -> None:
     halved = {name: array.astype(np.float16) for name, array in weights.items()}
     write_file(folder / WEIGHTS, lambda path: save_file(halved, path))
     card = (run / "README.md").read_text(encoding="utf-8")
-    card = with_row(card, "licence of the data", licence) if licence else card
-    (folder / "README.md").write_text(card, encoding="utf-8")
+    (folder / "README.md").write_text(with_row(card, "licence of the data", LICENCE), encoding="utf-8")
     seal(folder)
     shutil.make_archive(str(folder), "zip", folder.parent, folder.name)
 

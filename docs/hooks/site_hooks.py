@@ -25,7 +25,8 @@ from page_links import SOURCE, linked_files, links_on_site, site_path
 from reference_pages import PAGES, table
 
 ROOT = RESULTS.parents[1]
-# The page of the English-German model: of `make sentence-model`, of a release, or another one.
+# The page of the English-German model: of `make sentence-model`, of a release, or another one. In a page of several
+# models, such as that of `make course-models`, it is the one named sentences.
 TRANSLATOR_VARIABLE = "HEADWISE_SENTENCE_MODEL"
 TRANSLATOR = ROOT / os.environ.get(TRANSLATOR_VARIABLE, "build/sentence-model/headwise-en-de.html")
 TRANSLATOR_MARKER = "<!-- translator -->"
@@ -34,8 +35,8 @@ TRANSLATOR_TEXT = "Where did you buy that book?"
 TRANSLATOR_FRAME = f"""<details class="walk" markdown="0" open>
 <summary><strong>Learn the Transformer in your browser</strong>: a tour in cards, with the numbers of a small
 English-German model for your own sentence, {{size}}. It needs no server, and no text leaves your computer.</summary>
-<iframe src="translator.html#view=tour&amp;text={quote(TRANSLATOR_TEXT)}" title="English-German model"
-loading="lazy"></iframe>
+<iframe src="translator.html#view=tour&amp;text={quote(TRANSLATOR_TEXT)}&amp;model=sentences"
+title="English-German model" loading="lazy"></iframe>
 </details>
 
 <a href="translator.html">The same model on a page of its own</a>, for translating."""
@@ -154,7 +155,7 @@ def with_cards(markdown: str, translator: Path, url: str) -> str:
     """
 
     def framed(found: re.Match[str]) -> str:
-        address = f"{get_relative_url('translator.html', url)}#{found['place']}"
+        address = f"{get_relative_url('translator.html', url)}#{found['place']}&model=sentences"
         return CARD_FRAME.format(address=html.escape(address), title=html.escape(found["title"]))
 
     return CARD.sub(framed, markdown) if translator.is_file() else markdown

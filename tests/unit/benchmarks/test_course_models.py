@@ -1,17 +1,18 @@
-"""The small models of the course: how a text is split, and what is published of a model without a licence."""
+"""The small models of the course: how a text is split, and their page."""
 
 import importlib
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from tiny_families import write_tiny
 
-from headwise.runtime.checkpoint.manifest import seal
+from headwise.cli import main
+from headwise.config.data import TextData
+from headwise.serve.web import page
+from headwise.text.files.documents import train_on_documents
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
 
@@ -34,15 +35,20 @@ def test_the_last_lines_of_a_text_validate_and_none_is_lost(script: ModuleType, 
     assert valid == "line 39\nline 40\n"
 
 
-def test_a_model_of_your_own_text_gets_no_licence(script: ModuleType, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    save_file({"weight": np.float32([[0.1, 2]])}, run / "model.safetensors")
-    for name in ("config.json", "generation_config.json"):
-        (run / name).write_text("{}")
-    (run / "README.md").write_text("| weights | step 9 |\n| made with | Headwise |\n")
-    seal(run)
-    script.release(run, tmp_path / "text", licence="")
-    assert load_file(tmp_path / "text" / "model.safetensors")["weight"].dtype == np.float16
-    assert (tmp_path / "text" / "README.md").read_text() == (run / "README.md").read_text()
-    assert zipfile.is_zipfile(tmp_path / "text.zip")
+def test_one_page_has_the_models_and_is_not_too_large(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / name for name in ("dates", "sentences", "characters")]
+    for path in paths:
+        path.mkdir()
+        write_tiny(path, "gpt2")
+        train_on_documents(["A dog."], TextData(subword="characters", vocab_size=264)).save(path / "tokenizer.json")
+    monkeypatch.setattr(page, "wasm_builds", lambda: {"simd": b""})
+    monkeypatch.setattr(script, "command", lambda *words: main([*map(str, words)]))
+    (tmp_path / "course.html").write_text("of an earlier run")
+    script.write_page(paths, tmp_path / "course.html")
+    text = (tmp_path / "course.html").read_text(encoding="utf-8")
+    assert [f'data-name="{path.name}"' in text for path in paths] == [True] * 3
+    monkeypatch.setattr(script, "LARGEST", len(text) - 1)
+    with pytest.raises(SystemExit, match="choose smaller models"):
+        script.write_page(paths, tmp_path / "course.html")
