@@ -10,6 +10,7 @@ from torch.nn.functional import cosine_similarity
 
 OUTPUTS = 8  # of the tokens after a row, those that cards list
 CHOSEN_ROW = 1
+SPREAD = ("scores", "scale", "softmax", "weighted-sum", "heads")  # cards that begin with the most spread attention
 Numbers = dict[str, float]
 
 
@@ -43,13 +44,19 @@ class Expected:
     def _steps(record: Any, stack: str, layer: int, head: int) -> dict[str, Any]:
         return {step.id: step for step in record.steps(stack, layer, head)}
 
-    def card(self, name: str, knob: str = "", row: int = CHOSEN_ROW) -> Numbers:
+    def row(self, card: str) -> int:
+        """The row that a card begins with."""
+        if card == "by-hand":
+            return 0
+        return int(self.values("self_attn.softmax").max(1).values.argmin()) if card in SPREAD else CHOSEN_ROW
+
+    def card(self, name: str, knob: str = "", row: int | None = None) -> Numbers:
         cards: dict[str, Callable[[str, int], Numbers]] = {
             one.removeprefix("_card_").replace("_", "-"): getattr(self, one)
             for one in dir(self)
             if one.startswith("_card_")
         }
-        return cards[name](knob, row)
+        return cards[name](knob, self.row(name) if row is None else row)
 
     def values(self, step: str, steps: dict[str, Any] | None = None) -> Tensor:
         return tensor((steps or self.encoder)[step].values)
@@ -155,12 +162,12 @@ class Expected:
         attention = self.network.encoder.layers[0].self_attn
         joined = self.values("self_attn.concat")
         heads = len(self.heads)
-        d_v, change = joined.size(1) // heads, 0.0
-        if knob:
-            part = slice(int(knob) * d_v, (int(knob) + 1) * d_v)
-            lost = joined[row, part] @ attention.o_proj.weight.double()[:, part].T
-            change = (lost.norm() / self.values("self_attn.heads")[row].norm()).item()
-        return {"heads": heads, "d_v": d_v, "width": heads * d_v, "d_model": joined.size(1), "change": change}
+        d_v, head = joined.size(1) // heads, int(knob or 0)
+        part = slice(head * d_v, (head + 1) * d_v)
+        lost = joined[row, part] @ attention.o_proj.weight.double()[:, part].T
+        change = (lost.norm() / self.values("self_attn.heads")[row].norm()).item()
+        sizes = {"heads": heads, "d_v": d_v, "width": heads * d_v, "d_model": joined.size(1)}
+        return sizes | {"head": head, "change": change}
 
     def _card_residual(self, knob: str, row: int) -> Numbers:
         x, output = self.values("embedded")[row], self.values("self_attn.heads")[row]
@@ -230,7 +237,8 @@ class Expected:
         best = {name: (logits / heat).softmax(0).max().item() for name, heat in self._heats().items()}
         shares = (logits / float(knob or 1)).softmax(0).sort(descending=True).values
         numbers = {"low": 0.5, "one": 1, "high": 2, "shown": logits.numel(), "chance": 1 / logits.numel()}
-        return numbers | best | bars(shares[:OUTPUTS])
+        whole = {name: value for name, value in self._predicted(row).items() if name in ("probability", "size")}
+        return numbers | whole | best | bars(shares[:OUTPUTS])
 
     @staticmethod
     def _heats() -> dict[str, float]:

@@ -64,6 +64,12 @@ export function scoresOf(step, steps, { scale = step.settings.scale, masked = tr
   );
 }
 
+/** The row whose greatest weight is the smallest: its numbers differ, where other rows have one weight of nearly 1. @param {Step} weights */
+export function mostSpread(weights) {
+  const peaks = rowsOf(weights).map((row) => Math.max(...row));
+  return peaks.indexOf(Math.min(...peaks));
+}
+
 /** The weighted sums of rows. @param {number[][]} weights @param {Step} values */
 export function weightedSums(weights, values) {
   const columns = upTo(values.numbers.columns).map((column) => columnOf(values.numbers, column));

@@ -2,7 +2,7 @@
 // The first cards of the tour: from a text to the output of a layer, each computed from the recorded steps. Numbers have
 // the names of the placeholders in tour.*.json. "own" is the first stack: the encoder, or else the decoder.
 
-import { candidates, cosine, dot, greatestAt, lengthOf, matrixOf, minus, numbersToChoose, plus, rowsOf, scoresOf, softmaxOf, upTo, weightedSums } from "./arithmetic.js";
+import { candidates, cosine, dot, greatestAt, lengthOf, matrixOf, minus, mostSpread, numbersToChoose, plus, rowsOf, scoresOf, softmaxOf, upTo, weightedSums } from "./arithmetic.js";
 import { rowOf, sum } from "./cell.js";
 import { label } from "./pieces.js";
 
@@ -127,7 +127,7 @@ export const ATTENTION_CARDS = {
       const steps = await lesson.own();
       const scores = steps["self_attn.scores"];
       const [q, k] = scores.operands.map((id) => steps[id]);
-      const row = lesson.rowOf(scores);
+      const row = lesson.rowOf(scores, mostSpread(steps["self_attn.softmax"]));
       const raw = scoresOf(scores, steps, { scale: 1 })[row];
       const { best, ...choices } = candidates(scores.columns, rowOf(scores, row));
       const seen = raw.filter(Number.isFinite);
@@ -140,7 +140,7 @@ export const ATTENTION_CARDS = {
     async show(lesson) {
       const steps = await lesson.own();
       const scores = steps["self_attn.scores"];
-      const row = lesson.rowOf(scores);
+      const row = lesson.rowOf(scores, mostSpread(steps["self_attn.softmax"]));
       const [knobs, knob] = [["", "off"], lesson.knobOf(["", "off"], "")];
       const [with_, without] = [scoresOf(scores, steps), scoresOf(scores, steps, { scale: 1 })];
       const chosen = knob === "off" ? without : with_;
@@ -156,7 +156,7 @@ export const ATTENTION_CARDS = {
   softmax: {
     async show(lesson) {
       const { "self_attn.scores": scores, "self_attn.softmax": weights } = await lesson.own();
-      const row = lesson.rowOf(scores);
+      const row = lesson.rowOf(scores, mostSpread(weights));
       const [from, to] = [rowOf(scores, row), rowOf(weights, row)];
       const best = greatestAt(from);
       const [total, whole, n] = [sum(from.map((score) => Math.exp(score - from[best]))), sum(to), visible(from)];
@@ -169,7 +169,7 @@ export const ATTENTION_CARDS = {
       const steps = await lesson.own();
       const weights = steps["self_attn.softmax"];
       const values = steps["self_attn.values"];
-      const row = lesson.rowOf(weights);
+      const row = lesson.rowOf(weights, mostSpread(weights));
       const [knobs, knob] = [["", "even"], lesson.knobOf(["", "even"], "")];
       const recorded = rowsOf(weights);
       const even = recorded.map((one) => one.map((weight) => (weight > 0 ? 1 / one.filter((w) => w > 0).length : 0)));
@@ -187,7 +187,7 @@ export const ATTENTION_CARDS = {
     async show(lesson) {
       const all = await lesson.heads();
       const weights = all.map((steps) => steps["self_attn.softmax"]);
-      const row = lesson.rowOf(weights[0]);
+      const row = lesson.rowOf(weights[0], mostSpread(weights[0]));
       const bests = weights.map((one) => greatestAt(rowOf(one, row)));
       const n = rowOf(weights[0], row).filter((weight) => weight > 0).length;
       const [heads, distinct] = [all.length, new Set(bests).size];
@@ -202,13 +202,14 @@ export const ATTENTION_CARDS = {
       const row = lesson.rowOf(concat);
       const [d_v, width] = [values.numbers.columns, concat.numbers.columns];
       const heads = width / d_v;
-      const knobs = output.weight ? ["", ...upTo(heads)] : ["off"];
-      const knob = lesson.knobOf(knobs, "");
-      const silenced = (/** @type {number} */ column) => knob !== "" && Math.floor(column / d_v) === Number(knob);
-      const joined = rowsOf(concat).map((one) => one.map((value, column) => (silenced(column) ? 0 : value)));
-      const lost = rowsOf(concat).map((one) => upTo(output.numbers.columns).map((to) => sum(one.map((value, column) => (silenced(column) ? value * (output.weight?.values[column * output.numbers.columns + to] ?? 0) : 0)))));
-      const mixed = rowsOf(output).map((one, i) => minus(one, lost[i]));
-      const numbers = { heads, d_v, width, d_model: output.numbers.columns, change: lengthOf(lost[row]) / lengthOf(rowOf(output, row)) };
+      const knobs = ["", ...upTo(heads)];
+      const knob = output.weight ? lesson.knobOf(knobs, "") : "";
+      const head = Number(knob); // the first where none is silenced
+      const ofHead = (/** @type {number} */ column) => Math.floor(column / d_v) === head;
+      const part = rowsOf(concat).map((one) => upTo(output.numbers.columns).map((to) => sum(one.map((value, column) => (ofHead(column) ? value * (output.weight?.values[column * output.numbers.columns + to] ?? Number.NaN) : 0)))));
+      const joined = knob === "" ? rowsOf(concat) : rowsOf(concat).map((one) => one.map((value, column) => (ofHead(column) ? 0 : value)));
+      const mixed = knob === "" ? rowsOf(output) : rowsOf(output).map((one, i) => minus(one, part[i]));
+      const numbers = { heads, d_v, width, d_model: output.numbers.columns, head, change: lengthOf(part[row]) / lengthOf(rowOf(output, row)) };
       const knobbed = output.weight ? { knobs, knob } : {};
       return { ...numbersToChoose(width, d_v, heads + d_v), numbers, drawings: [redrawn("Concat", joined, concat), redrawn("Concat · Wᴼ", mixed, output)], rows: concat.rows, row, ...knobbed };
     },

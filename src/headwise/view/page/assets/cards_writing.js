@@ -118,7 +118,7 @@ export const WRITING_CARDS = {
       const at = (/** @type {number} */ heat) => softmaxOf(values.map((value) => value / heat));
       const [cold, plain, warm] = [low, one, high].map((heat) => at(heat)[best]);
       const now = at(knob);
-      const numbers = { token: about.token, best: label(logits.columns[best]), low, one, high, cold, plain, warm, shown: values.length, chance: 1 / values.length };
+      const numbers = { token: about.token, best: label(logits.columns[best]), low, one, high, cold, plain, warm, probability: about.probability, size: about.size, shown: values.length, chance: 1 / values.length };
       const order = upTo(values.length).sort((a, b) => values[b] - values[a]).slice(0, 8);
       return { right: Math.abs(cold - plain) < BETTER ? 2 : cold > plain ? 0 : 1, numbers, bars: order.map((i) => [label(logits.columns[i]), now[i]]), chance: 1 / values.length, rows: logits.rows, row, knobs, knob };
     },

@@ -29,9 +29,9 @@ export class Lesson {
     this.row = state.cell ? state.cell[0] : null;
   }
 
-  /** A row of a step: the chosen one, or the second. @param {import("./steps.js").Step} step */
-  rowOf(step) {
-    return Math.min(this.row ?? 1, step.rows.length - 1);
+  /** A row of a step: the chosen one, or the second, or another. @param {import("./steps.js").Step} step @param {number} [usual] */
+  rowOf(step, usual = 1) {
+    return Math.min(this.row ?? usual, step.rows.length - 1);
   }
 
   /** The setting chosen among some. @param {(string | number)[]} knobs @param {string | number} usual */

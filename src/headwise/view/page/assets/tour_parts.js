@@ -8,6 +8,12 @@ import { ScrollBox } from "./scroll.js";
 const MOST_BARS = 24; // the greatest ones of a longer row are shown
 const PLACEHOLDER = /\{(\w+)\}/;
 
+/** Such as 4 · 10⁻⁸. @param {string} scientific such as 4E-8 */
+function powerOfTen(scientific) {
+  const [digits, power] = scientific.split("E");
+  return `${digits.replace("-", "−")} · 10${Array.from(power, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]).join("")}`;
+}
+
 /** Texts of a card with numbers in them. */
 export class Writer {
   /** @param {any} common @param {any} card @param {string} language */
@@ -25,8 +31,8 @@ export class Writer {
     if (!Number.isFinite(value)) return value < 0 ? "−∞" : "—";
     const almost = !Number.isInteger(value) && Math.abs(value - Math.round(value)) < 0.0005; // such as a weight of 0.9998
     const small = value !== 0 && Math.abs(value) < 0.01;
-    const format = small ? (Math.abs(value) < 0.0001 ? this.tiny : this.small) : almost ? this.exact : this.plain;
-    return format.format(value).replace("-", "−");
+    if (small && Math.abs(value) < 0.0001) return powerOfTen(this.tiny.format(value));
+    return (small ? this.small : almost ? this.exact : this.plain).format(value).replace("-", "−");
   }
 
   /** A number that programs can read, too. @param {string} name @param {number} value */
