@@ -34,6 +34,7 @@ from tiny_families import HEARING, write_tiny
 import headwise
 from headwise import cli as command_line
 from headwise import train
+from headwise.cli.commands import download as download_command
 from headwise.cli.commands import serve as serving
 from headwise.cli.rules import out_file
 from headwise.errors import UserError
@@ -424,6 +425,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "score": scored,
     "settings": lambda words, out: "train.max_steps = 100000" in out,
     "info": lambda words, out: "parameters" in out,
+    "download": lambda words, out: words[1:] != [] or "make sentence-model" in out,
     "inspect": inspected,
     "explore": lambda words, out: True,  # `served_once` has seen its page
     "serve": lambda words, out: True,  # so has `started_and_stopped`
@@ -628,14 +630,24 @@ class Reader:
         self.transcript.append("".join(f">>> {line}\n" for line in code.splitlines()))
 
 
+def downloaded(name: str, folder: Path) -> None:
+    """In place of a download."""
+    if name == "dates":
+        assert command_line.main(["demo", "--out", str(folder)]) == 0
+    else:
+        shutil.copytree(made("runs/ende") / "runs/ende", folder)
+
+
 def shown(out: str, most: int = 12) -> str:
     found = [line[:160] for line in out.replace("\r", "\n").splitlines()]
     return "\n".join(found[:most] + [f"... ({len(found) - most} more lines)"] * (len(found) > most)) + "\n"
 
 
 @pytest.fixture
-def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_ways(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The study measures two claims at the scale of its tests; the explorer serves its page once, and ends.
+
+    Small models stand for those that are downloaded.
 
     Attribution goes from its baseline to the text in two steps.
     """
@@ -658,6 +670,10 @@ def short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attribution, "_shares", lambda *rest, steps=2: shares(*rest[:4], steps, rest[5]))
     corpus = generate_corpus(n_train=300, n_valid=20, n_test=40)
     monkeypatch.setattr("headwise.lab.demo.run.demo", partial(demo, corpus=corpus, settings=DEMO))
+    monkeypatch.setenv("HEADWISE_MODELS", str(tmp_path / "models"))
+    for name in ("_release", "_argos_package"):
+        monkeypatch.setattr(download_command, name, downloaded)
+    monkeypatch.setattr(download_command, "folder_of", Path)
     monkeypatch.setattr(headwise, "train", short_training)
     monkeypatch.setattr(serving, "serve", started_and_stopped)
     monkeypatch.setattr(ExplorerServer, "serve_forever", served_once)

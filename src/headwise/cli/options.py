@@ -14,8 +14,8 @@ from headwise.errors import UserError
 
 TRAINED_HERE = "folder written by `headwise train`"
 PRETRAINED = "model: a Hugging Face folder, hf:OWNER/NAME, or a folder written by `headwise import`"
-ANY_MODEL = "model: a Headwise or Hugging Face folder, or hf:OWNER/NAME"
-TRANSLATION_MODEL = "translation model: a Headwise or Hugging Face folder, or hf:OWNER/NAME"
+ANY_MODEL = "model: a Headwise or Hugging Face folder, hf:OWNER/NAME, or the name of a downloaded model"
+TRANSLATION_MODEL = f"translation {ANY_MODEL}"
 
 CODE = re.compile(r"[a-z]{2,3}([_-]([A-Z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")  # of a language
 HALF = ("float16", "bfloat16")

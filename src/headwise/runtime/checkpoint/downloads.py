@@ -25,7 +25,7 @@ def download(address: str, file: Path, size: int = 0, digest: str = "", mirror: 
     """Download a file in one attempt, with a progress bar on a terminal.
 
     Args:
-        size: bytes that it must have; 0: as many as the server announces.
+        size: bytes, after which the download ends; 0: as many as the server sends.
         digest: the SHA-256 digest that it must have, in hexadecimal; "": not checked.
         mirror: variable of the environment that names another server, for the message.
 
@@ -41,7 +41,7 @@ def download(address: str, file: Path, size: int = 0, digest: str = "", mirror: 
             received += len(block)
             if size and received > size:
                 break
-    if (size and received != size) or (digest and found.hexdigest() != digest):
+    if digest and found.hexdigest() != digest:
         raise UserError(
             f"{address}: is not the file that was released ({received:,} bytes, SHA-256 {found.hexdigest()[:16]}...), "
             "so it was deleted; download it again, from another network if this one changes files"
