@@ -76,17 +76,24 @@ def command(*arguments: str | Path) -> None:
         raise SystemExit(f"headwise {arguments[0]} failed")
 
 
-def release(run: Path, folder: Path) -> None:
-    """Copy and zip a trained model without checkpoints and logs, with float16 weights and the licence in its card."""
+def release(run: Path, folder: Path, licence: str = LICENCE) -> None:
+    """Copy and zip a trained model without checkpoints and logs, with float16 weights and the licence in its card.
+
+    If the run generated its corpus (`headwise demo`), its test pairs are copied, too.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for name in (*read_manifest(run), "generation_config.json"):
         shutil.copy(run / name, folder)
+    for path in (run / "corpus").glob("test.*"):
+        (folder / "corpus").mkdir(exist_ok=True)
+        shutil.copy(path, folder / "corpus")
     weights = load_file(folder / WEIGHTS)
     halved = {name: array.astype(np.float16) for name, array in weights.items()}
     write_file(folder / WEIGHTS, lambda path: save_file(halved, path))
     card = (run / "README.md").read_text(encoding="utf-8")
-    (folder / "README.md").write_text(with_row(card, "licence of the data", LICENCE), encoding="utf-8")
+    card = with_row(card, "licence of the data", licence) if licence else card
+    (folder / "README.md").write_text(card, encoding="utf-8")
     seal(folder)
     shutil.make_archive(str(folder), "zip", folder.parent, folder.name)
 

@@ -49,12 +49,16 @@ def test_a_released_folder_has_half_precision_and_the_licence(script: ModuleType
     for name in ("config.json", "generation_config.json", "metrics.jsonl"):
         (run / name).write_text("{}")
     (run / "README.md").write_text("| weights | step 9 |\n| made with | Headwise |\n")
+    (run / "corpus").mkdir()
+    for name in ("test.src", "train.src"):
+        (run / "corpus" / name).write_text("a\n")
     seal(run)
     script.release(run, folder := tmp_path / "model")
     assert check_manifest(folder) == ["config.json", "model.safetensors"]
     assert load_file(folder / "model.safetensors")["weight"].dtype == np.float16
     assert "| licence of the data | trained on sentences of [Tatoeba]" in (folder / "README.md").read_text()
     with zipfile.ZipFile(tmp_path / "model.zip") as file:
-        names = {Path(name).name for name in file.namelist() if not name.endswith("/")}
+        names = {name.partition("/")[2] for name in file.namelist() if not name.endswith("/")}
     listed = {"SHA256SUMS", "README.md", "config.json", "generation_config.json", "model.safetensors"}
-    assert names == listed == {path.name for path in folder.iterdir()}
+    assert names == {*listed, "corpus/test.src"}
+    assert {*listed, "corpus"} == {path.name for path in folder.iterdir()}
