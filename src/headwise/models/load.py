@@ -30,9 +30,9 @@ def load(
     """Load a model: from a folder that `train` wrote, from one in the Hugging Face layout, or several as an ensemble.
 
     Args:
-        path: a model folder; the name of a model that `headwise download` has fetched, such as "en-de"; or a name of the
-            Hugging Face Hub: OWNER/NAME for a model in the local cache, hf:OWNER/NAME to download it. A list of folders of translation models with the same tokenizer is an
-            ensemble.
+        path: a model folder; the name of a model that `headwise download` has fetched, such as "en-de"; or a name of
+            the Hugging Face Hub: OWNER/NAME for a model in the local cache, hf:OWNER/NAME to download it. A list of
+            folders of translation models with the same tokenizer is an ensemble.
         device: "auto", "cpu" or "cuda".
         dtype: precision: "auto", "float32", "float16" or "bfloat16".
 
