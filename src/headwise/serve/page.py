@@ -11,7 +11,14 @@ from importlib import resources
 from typing import Any
 
 from headwise.documents.reading import ENDINGS
-from headwise.evaluate.pages.document import as_script_json, asset, document, fill_template, script_text
+from headwise.evaluate.pages.document import (
+    as_script_json,
+    asset,
+    document,
+    fill_template,
+    interface_parts,
+    script_text,
+)
 
 
 def translation_page(languages: Sequence[Mapping[str, Any]], needs_key: bool, has_jobs: bool) -> str:
@@ -20,7 +27,7 @@ def translation_page(languages: Sequence[Mapping[str, Any]], needs_key: bool, ha
     data = as_script_json(
         {"languages": list(languages), "needsKey": needs_key, "hasJobs": has_jobs, "formats": list(ENDINGS)}
     )
-    body = fill_template(_own("page.html"), {"data": data})
+    body = fill_template(_own("page.html"), {**interface_parts(), "data": data})
     return document("Headwise", style, body, script_text("main.js", _own_or_shared), ("connect-src 'self'",))
 
 

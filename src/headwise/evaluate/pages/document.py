@@ -17,7 +17,6 @@ from typing import Any
 
 ENTRY = "main.js"
 STYLES = ("paper.css", "scale.css", "columns.css", "page.css", "walk.css", "tour.css")
-LANGUAGES = ("en", "de")  # of the tour
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(async )?(function|class|const|let)\b)", re.MULTILINE)
 
@@ -37,7 +36,7 @@ def inspection_page(
         start: the view, part, layer and head that it opens on, by the names in `assets/state.js`.
     """
     data = as_script_json({"inspections": list(inspections), "live": live, "start": dict(start or {})})
-    body = fill_template(asset("page.html"), {"data": data, "tour": tour_texts()})
+    body = fill_template(asset("page.html"), {"data": data, "tour": catalogues("tour")})
     allowed = ("connect-src 'self'",) if live is not None else ()
     return document(title, "".join(map(asset, STYLES)), body, script_text(ENTRY), allowed)
 
@@ -88,9 +87,18 @@ def asset(name: str) -> str:
     return resources.files("headwise.view.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def tour_texts() -> str:
-    """The texts of the tour in all languages, as JSON that is safe in a script element."""
-    return as_script_json({language: json.loads(asset(f"tour.{language}.json")) for language in LANGUAGES})
+def catalogues(name: str) -> str:
+    """The files `assets/NAME.LANGUAGE.json`, English first, as JSON that is safe in a script element."""
+    files = resources.files("headwise.view.page").joinpath("assets").iterdir()
+    found = [re.fullmatch(rf"{name}\.([\w-]+)\.json", file.name) for file in files]
+    languages = sorted((match[1] for match in found if match), key=lambda language: (language != "en", language))
+    return as_script_json({language: json.loads(asset(f"{name}.{language}.json")) for language in languages})
+
+
+def interface_parts() -> dict[str, str]:
+    """For `fill_template`: each English text of the interface by its key, and as "interface" those of all languages."""
+    texts = json.loads(asset("interface.en.json"))
+    return {**{key: html.escape(text) for key, text in texts.items()}, "interface": catalogues("interface")}
 
 
 @cache
@@ -116,7 +124,7 @@ def module_order(name: str, read: Callable[[str], str] = asset, before: tuple[st
 
 def fill_template(template: str, parts: Mapping[str, str]) -> str:
     """The template with each `{{name}}` replaced, once."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
+    return re.sub(r"\{\{([\w-]+)\}\}", lambda match: parts[match[1]], template)
 
 
 def source_hash(text: str) -> str:

@@ -3,6 +3,7 @@
 
 import { element } from "./dom.js";
 import { changes } from "./pieces.js";
+import { languageName, offerLanguages, t, translatePage } from "./texts.js";
 
 /** @typedef {{source: string, text: string, alternatives: {text: string}[], alignment: number[][] | null}} Sentence */
 
@@ -19,23 +20,26 @@ const OTHERS = 4; // translations of each sentence that are asked for
 let asking = null;
 
 /** @param {string} code */
-const nameOf = (code) => languages.find((one) => one.code === code)?.name ?? code;
-const option = (/** @type {string} */ code, /** @type {string} */ text) => element("option", { value: code }, text);
+const nameOf = (code) => code === "auto" ? t("detect") : languageName(code, languages.find((one) => one.code === code)?.name ?? code);
+const option = (/** @type {string} */ code) => element("option", { value: code }, nameOf(code));
 
 /** What can be written of a text in the chosen language, the chosen one if it is among that. */
 function offerTargets() {
   const reads = languages.filter(({ code, targets }) => targets.length && [code, "auto"].includes(from.value));
   const codes = [...new Set(reads.flatMap(({ targets }) => targets))];
   const before = to.value;
-  to.replaceChildren(...codes.map((code) => option(code, nameOf(code))));
+  to.replaceChildren(...codes.map(option));
   if (codes.includes(before)) to.value = before;
   swap.disabled = !languages.find(({ code }) => code === to.value)?.targets.includes(from.value);
 }
 
-/** @param {string} text @param {boolean} [wrong] */
-function say(text, wrong = false) {
+let said = () => {}; // writes the message of the status line, also anew when the language changes
+
+/** @param {string} key of a text, or a text of the server @param {Record<string, string | number>} [values] @param {boolean} [wrong] */
+function say(key, values = {}, wrong = false) {
   status.classList.toggle("error", wrong);
-  status.replaceChildren(text);
+  said = () => status.replaceChildren(t(key, values));
+  said();
 }
 
 /** @param {boolean} now */
@@ -63,13 +67,13 @@ async function during(work) {
   asking = new AbortController();
   details.hidden = copy.disabled = true;
   busy(true);
-  say("Translating …");
+  say("translating");
   try {
     await work();
   } catch (error) {
     const { name, message } = /** @type {Error} */ (error);
-    if (name === "AbortError") say("Stopped.");
-    else say(message === "Failed to fetch" ? "The server does not answer." : message, true);
+    if (name === "AbortError") say("stopped");
+    else say(message === "Failed to fetch" ? "no-answer" : message, {}, true);
   }
   asking = null;
   busy(false);
@@ -80,21 +84,21 @@ function glossary() {
   const lines = terms.value.split("\n").filter((/** @type {string} */ line) => line.trim());
   return lines.map((/** @type {string} */ line) => {
     const pair = line.split(/[=\t]/u).map((side) => side.trim());
-    if (pair.length !== 2 || !pair.every(Boolean)) throw new Error(`Glossary: “${line}” is not of the form: dog = Hund`);
+    if (pair.length !== 2 || !pair.every(Boolean)) throw new Error(t("glossary-line", { line }));
     return pair;
   });
 }
 
 async function translate() {
-  if (!source.value.trim()) return say("There is nothing to translate.");
+  if (!source.value.trim()) return say("nothing");
   await during(async () => {
     const began = performance.now();
     const asked = { text: source.value, source: from.value, target: to.value, n_best: OTHERS, alignment: true, glossary: glossary(), api_key: key.value };
     const found = await ask("v1/translate", { headers: { "content-type": "application/json" }, body: JSON.stringify(asked) });
     const [{ text, sentences }] = found.translations;
     show(text, sentences);
-    const read = from.value === "auto" ? `${nameOf(found.source)}, ` : "";
-    say(`${read}${((performance.now() - began) / 1000).toFixed(1)} seconds`);
+    const seconds = (performance.now() - began) / 1000;
+    say(from.value === "auto" ? "detected" : "seconds", { language: nameOf(found.source), seconds });
     copy.disabled = false;
   });
 }
@@ -126,15 +130,15 @@ function explain({ source, text, alternatives, alignment }) {
   const others = alternatives.filter((one, i) => one.text !== text && alternatives.findIndex((other) => other.text === one.text) === i);
   const words = alignment ? linked(source, text, alignment) : [element("p", { class: "words", dir: "auto" }, source)];
   details.replaceChildren(
-    element("section", {}, element("h2", {}, "Word alignment"), ...words, element("p", { class: "note" }, hint(alignment))),
-    element("section", {}, element("h2", {}, "Alternatives"), listOf(others.map((one) => one.text), text)),
+    element("section", {}, element("h2", {}, t("word-alignment")), ...words, element("p", { class: "note" }, hint(alignment))),
+    element("section", {}, element("h2", {}, t("alternatives")), listOf(others.map((one) => one.text), text)),
   );
   details.hidden = false;
 }
 
 /** @param {number[][] | null} alignment */
 function hint(alignment) {
-  return alignment ? "Point at a word, or walk through them with Tab." : "Not available for this model, or for a sentence this long.";
+  return t(alignment ? "point-at-word" : "no-alignment");
 }
 
 /**
@@ -161,7 +165,7 @@ function linked(source, text, alignment) {
 
 /** @param {string[]} others @param {string} best */
 function listOf(others, best) {
-  if (!others.length) return element("p", { class: "quiet" }, "No alternatives.");
+  if (!others.length) return element("p", { class: "quiet" }, t("no-alternatives"));
   const words = (/** @type {string} */ text) =>
     changes(text, best).flatMap(({ word, changed }, i) => [i ? " " : "", changed ? element("mark", {}, word) : word]);
   return element("ol", { class: "alternatives" }, ...others.map((text) => element("li", {}, element("span", { dir: "auto" }, ...words(text)))));
@@ -170,7 +174,7 @@ function listOf(others, best) {
 /** @typedef {{id: string, state: string, progress: {sentences: number, translated: number, percent: number}, error: string | null}} Job */
 /** @typedef {{units: Record<string, number>, warnings: Record<string, number>, not_translated: Record<string, number>}} Report */
 
-const STATES = /** @type {Record<string, string>} */ ({ queued: "Waiting for other files …", reading: "Reading the file …", translating: "Translating …" });
+const STATES = /** @type {Record<string, string>} */ ({ queued: "job-queued", reading: "job-reading", translating: "translating" }); // keys of texts
 const PAUSE = 500; // milliseconds between questions about a job
 
 async function translateFile() {
@@ -203,11 +207,11 @@ async function runJob(name, body) {
   try {
     const found = await waitForJob(address, headers);
     ended = true;
-    if (found.state !== "done") throw new Error(found.error ?? "The job was cancelled.");
+    if (found.state !== "done") throw new Error(found.error ?? "job-cancelled");
     const report = await ask(`${address}/report`, { method: "GET", headers });
     const answer = await fetch(`${address}/result`, { headers, signal: asking?.signal });
     if (!answer.ok) throw new Error((await answer.json()).error);
-    offer(name, URL.createObjectURL(await answer.blob()), summary(report));
+    offer(name, URL.createObjectURL(await answer.blob()), report);
   } finally {
     if (document.activeElement === cancel) byId("choose").focus();
     job.hidden = true;
@@ -229,33 +233,44 @@ async function waitForJob(address, headers) {
 /** @param {Job | null} found */
 function showJob(found) {
   const { sentences, translated, percent } = found?.progress ?? { sentences: 0, translated: 0, percent: 0 };
-  const state = STATES[found?.state ?? "queued"];
-  if (state && state !== status.textContent) say(state); // announced once; a screen reader reads the percentage from the bar
+  const key = STATES[found?.state ?? "queued"];
+  if (key && t(key) !== status.textContent) say(key); // announced once; a screen reader reads the percentage from the bar
   if (sentences) bar.value = percent;
   else bar.removeAttribute("value");
-  byId("job-count").textContent = sentences ? `${translated.toLocaleString("en")} of ${sentences.toLocaleString("en")} sentences` : "";
+  byId("job-count").textContent = sentences ? t("sentences", { done: translated, all: sentences }) : "";
 }
 
 /** The main figures of a report. @param {Report} report */
 function summary({ units, warnings, not_translated: others }) {
   const sum = (/** @type {Record<string, number>} */ counts) => Object.values(counts).reduce((a, b) => a + b, 0);
   const figures = [
-    `${units.translated} of ${units.all} texts translated`,
-    units.left_open && `${units.left_open} left untranslated`,
-    units.kept && `${units.kept} kept`,
-    sum(warnings) && `${sum(warnings)} quality warnings (${Object.keys(warnings).slice(0, 3).join("; ")})`,
-    sum(others) && `never translated: ${Object.entries(others).slice(0, 5).map(([kind, count]) => `${kind} (${count})`).join(", ")}`,
+    t("texts-translated", { translated: units.translated, all: units.all }),
+    units.left_open && t("texts-left", { count: units.left_open }),
+    units.kept && t("texts-kept", { count: units.kept }),
+    sum(warnings) && t("quality-warnings", { count: sum(warnings), kinds: Object.keys(warnings).slice(0, 3).join("; ") }),
+    sum(others) && t("never-translated", { kinds: Object.entries(others).slice(0, 5).map(([kind, count]) => `${kind} (${count})`).join(", ") }),
   ];
   return figures.filter(Boolean).join(" · ");
 }
 
-/** A link to a translated file. @param {string} name @param {string} address @param {string} [figures] */
-function offer(name, address, figures = "") {
-  say("");
-  status.append(element("a", { href: address, download: name }, `${name}, translated`), ...(figures ? [element("span", { class: "figures" }, figures)] : []));
+/** A link to a translated file. @param {string} name @param {string} address @param {Report} [report] */
+function offer(name, address, report) {
+  const figures = () => (report ? [element("span", { class: "figures" }, summary(report))] : []);
+  said = () => status.replaceChildren(element("a", { href: address, download: name }, t("file-translated", { name })), ...figures());
+  said();
 }
 
-from.append(option("auto", "Detect the language"), ...languages.filter(({ targets }) => targets.length).map(({ code, name }) => option(code, name)));
+/** Write everything in another language. */
+function writeTexts() {
+  translatePage();
+  for (const one of [...from.options, ...to.options]) one.textContent = nameOf(one.value);
+  output.querySelector('[aria-pressed="true"]')?.click(); // the chosen sentence
+  said();
+}
+
+translatePage();
+offerLanguages(byId("language"), writeTexts);
+from.append(...["auto", ...languages.filter(({ targets }) => targets.length).map(({ code }) => code)].map(option));
 from.selectedIndex = 1;
 file.accept = formats.join(",");
 byId("keyed").hidden = !needsKey;
@@ -276,9 +291,9 @@ file.addEventListener("change", translateFile);
 copy.addEventListener("click", async () => {
   try {
     await navigator.clipboard.writeText(output.textContent);
-    say("Copied.");
+    say("copied");
   } catch {
-    say("This browser does not allow copying; select the text.");
+    say("cannot-copy");
   }
 });
 addEventListener("keydown", (event) => {

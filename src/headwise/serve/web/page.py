@@ -23,7 +23,7 @@ from headwise.config.network import NetworkConfig
 from headwise.config.settings import RunConfig, SearchSettings
 from headwise.contract import SearchOptions
 from headwise.errors import UserError
-from headwise.evaluate.pages.document import asset, document, fill_template, script_text, tour_texts
+from headwise.evaluate.pages.document import asset, catalogues, document, fill_template, interface_parts, script_text
 from headwise.models.kinds import kind_of
 from headwise.models.language.language_model import without_start
 from headwise.models.load import load
@@ -210,11 +210,12 @@ def page_alignment(network: CompiledNetwork, path: Path) -> dict[str, int]:
 def page_html(models: Mapping[str, bytes], title: str) -> str:
     """The HTML of packed models by name."""
     parts = {
+        **interface_parts(),
         "title": html.escape(title),
         "library": base64.b64encode(pack_library()).decode("ascii"),
         "models": "\n".join(_model_block(name, packed) for name, packed in models.items()),
         "worker": script_text("worker.js", read_asset),
-        "tour": tour_texts(),
+        "tour": catalogues("tour"),
     }
     style = "".join(map(asset, STYLES)) + read_asset("page.css")
     allowed = ("script-src 'wasm-unsafe-eval'", "worker-src blob:")

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from headwise.evaluate.pages.document import LANGUAGES, asset, inspection_page
+from headwise.evaluate.pages.document import asset, catalogues, inspection_page
 
-TEXTS: dict[str, Any] = {language: json.loads(asset(f"tour.{language}.json")) for language in LANGUAGES}
+TEXTS: dict[str, Any] = json.loads(catalogues("tour"))
+LANGUAGES = list(TEXTS)
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 CARD = re.compile(r'^  "?([\w-]+)"?: \{\n    (?:fits|async show)', re.M)
 

@@ -38,7 +38,7 @@ export class Engine {
       library._initialize();
       if (library.headwise_exact(SMALL)) return new Engine(about, library, parts.image);
     }
-    throw new Error("this browser is too old: it lacks WebAssembly with SIMD, which Chrome 91, Firefox 89 and Safari 16.4 have");
+    throw new Error("old-browser");
   }
 
   /**
@@ -63,7 +63,7 @@ export class Engine {
       const decoding = room.decoding(source);
       const members = { decodings: room.ints([decoding]), outputs: room.ints([this.output]), count: 1 };
       const [m, o, l, f] = [room.record("Members", members), room.record("Options", settings), room.record("Limits", limits), room.record("Found", found)];
-      if (this.library.headwise_search(m, 0, 0, o, l, f)) throw new Error("there is not enough memory for this sentence");
+      if (this.library.headwise_search(m, 0, 0, o, l, f)) throw new Error("memory-sentence");
       return this.#hypotheses(/** @type {any} */ (found), settings.pool);
     });
   }
@@ -77,10 +77,10 @@ export class Engine {
       const tokens = Array.from(words.subarray(first, first + words[found.lengths / 4 + i]));
       if (this.about.lists.ends.includes(tokens.at(-1))) tokens.pop();
       const [logProb, score] = [floats[found.log_probs / 4 + i], floats[found.scores / 4 + i]];
-      if (words[found.lengths / 4 + i] && !Number.isFinite(logProb)) throw new Error("the model's predictions are no numbers: its file is damaged");
+      if (words[found.lengths / 4 + i] && !Number.isFinite(logProb)) throw new Error("damaged");
       if (words[found.lengths / 4 + i]) best.push({ tokens, score, logProb });
     }
-    if (best.length === 0) throw new Error("the model's predictions are no numbers: its file is damaged");
+    if (best.length === 0) throw new Error("damaged");
     return best;
   }
 
@@ -97,7 +97,7 @@ export class Engine {
     return this.with((room) => {
       const weights = room.bytes(4 * read.length * source.length);
       const failed = this.library.headwise_look(this.model, room.ints(source), source.length, room.ints(read), read.length, layer, head, weights);
-      if (failed) throw new Error("there is not enough memory to show attention");
+      if (failed) throw new Error("memory-attention");
       const rows = new Float32Array(this.library.memory.buffer, weights, read.length * source.length);
       return { rows: output.length + 1, columns: source.length, values: rows.slice(later * source.length) };
     });
@@ -118,7 +118,7 @@ export class Engine {
 
   /** @param {number} address */
   memory(address) {
-    if (!address) throw new Error("there is not enough memory for this model");
+    if (!address) throw new Error("memory-model");
     return address;
   }
 

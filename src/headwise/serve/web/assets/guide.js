@@ -3,6 +3,7 @@
 
 import { element } from "./dom.js";
 import { readHash } from "./state.js";
+import { t } from "./texts.js";
 import { TourView } from "./tour.js";
 
 export class Guide {
@@ -17,9 +18,9 @@ export class Guide {
     this.keep = keep;
     const { card, knob, language, cell } = readHash(location.hash);
     this.place = { card, knob, language, cell };
-    this.button = element("button", { type: "button", id: "guide", "aria-expanded": "false", "aria-controls": "tour-panel", onclick: () => this.open(this.panel.hidden) }, "Tour");
+    this.button = element("button", { type: "button", id: "guide", "aria-expanded": "false", "aria-controls": "tour-panel", onclick: () => this.open(this.panel.hidden) }, t("open-tour"));
     this.panel = element("div", { id: "tour-panel", hidden: true });
-    this.node = element("section", { class: "look-inside", "aria-label": "Tour" }, element("p", {}, this.button, element("span", { class: "quiet" }, " the Transformer, card by card, on this sentence")), this.panel);
+    this.node = element("section", { class: "look-inside", "aria-label": t("open-tour") }, element("p", {}, this.button, element("span", { class: "quiet" }, ` ${t("about-tour")}`)), this.panel);
     /** @type {TourView | null} */
     this.view = null;
   }

@@ -2,6 +2,7 @@
 // "Look inside" a chosen sentence: the walk through the network, made when it is first opened.
 
 import { element } from "./dom.js";
+import { t } from "./texts.js";
 import { WalkView } from "./walk.js";
 
 /** @typedef {{stack: string, layer: number, head: number, step: string, cell: [number, number] | null}} Place */
@@ -16,12 +17,12 @@ export class Inside {
     Object.assign(this, { figure, ask, theme });
     /** @type {Place} */
     this.place = { stack: Object.keys(figure)[0], layer: 0, head: 0, step: "", cell: null };
-    this.button = element("button", { type: "button", id: "look", "aria-expanded": "false", "aria-controls": "inside", onclick: () => this.open(this.panel.hidden) }, "Look inside");
+    this.button = element("button", { type: "button", id: "look", "aria-expanded": "false", "aria-controls": "inside", onclick: () => this.open(this.panel.hidden) }, t("look-inside"));
     this.layer = element("select", { onchange: () => this.set({ layer: Number(this.layer.value) }) });
     this.head = element("select", { onchange: () => this.set({ head: Number(this.head.value) }) });
-    this.choices = element("div", { class: "actions" }, element("label", {}, "Layer ", this.layer), element("label", {}, "Head ", this.head));
+    this.choices = element("div", { class: "actions" }, element("label", {}, `${t("layer")} `, this.layer), element("label", {}, `${t("head")} `, this.head));
     this.panel = element("div", { id: "inside", hidden: true });
-    this.node = element("section", { class: "look-inside", "aria-label": "Inside the network" }, element("p", {}, this.button, element("span", { class: "quiet" }, " every step of the computation for this sentence")), this.panel);
+    this.node = element("section", { class: "look-inside", "aria-label": t("inside") }, element("p", {}, this.button, element("span", { class: "quiet" }, ` ${t("about-inside")}`)), this.panel);
     /** @type {WalkView | null} */
     this.view = null;
     this.waiting = false;

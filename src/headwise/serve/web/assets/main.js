@@ -8,6 +8,7 @@ import { Guide } from "./guide.js";
 import { Inside } from "./inside.js";
 import { changes, kind, label, percent } from "./pieces.js";
 import { START, Store, writeHash } from "./state.js";
+import { languageName, offerLanguages, t, translatePage } from "./texts.js";
 
 /** @typedef {{line: number, source: string, text: string, tokens: number[] | null, node: HTMLButtonElement}} Unit */
 
@@ -16,7 +17,6 @@ const [form, source, output, status, details] = ["form", "source", "output", "st
 const [start, stop, copy, progress, to, temperature] = ["translate", "stop", "copy", "progress", "to", "temperature"].map(byId);
 /** @type {HTMLScriptElement[]} */
 const models = Array.from(document.querySelectorAll("script.model"));
-const LANGUAGES = new Intl.DisplayNames("en", { type: "language" });
 const program = URL.createObjectURL(new Blob([byId("worker").textContent], { type: "text/javascript" }));
 const store = new Store({ ...START });
 
@@ -52,10 +52,9 @@ const HEARD = {
       temperature.value = usual;
       continueTexts();
     }
-    if (figure) look ??= new Inside(figure, walk, theme);
-    if (figure) guide ??= new Guide({ figure, text: () => units[chosen].source, ask: (stack, layer, head) => walk({ stack, layer, head }), search: (beam) => question({ kind: "search", beam }) }, theme, keepTour);
+    if (figure && !look) openLater(figure);
     if (targets.length > 1 && !to.childElementCount) offer(targets);
-    if (!output.childElementCount) say(`Ready: write a text and press ${start.textContent}.`);
+    if (!output.childElementCount) say(continuing ? "ready-continue" : "ready");
     busy(false);
     if (!loaded && wish.has("text")) {
       source.value = wish.get("text");
@@ -80,12 +79,14 @@ const HEARD = {
     units[unit].node.disabled = false;
     progress.value = unit + 1;
     copy.disabled = false;
-    if (units.length > 1) say(`${unit + 1} of ${units.length} sentences`);
+    if (units.length > 1) say("sentences", { done: unit + 1, all: units.length });
   },
   done() {
     const seconds = (performance.now() - began) / 1000;
-    const words = continuing ? `${units[0].tokens?.length} tokens` : `${units.flatMap(({ source }) => source.split(/\s+/)).length} words`;
-    say(units.length ? `${words} in ${seconds.toFixed(1)} seconds` : "There is nothing to translate.");
+    const n = continuing ? (units[0].tokens?.length ?? 0) : units.flatMap(({ source }) => source.split(/\s+/)).length;
+    if (!units.length) say("nothing");
+    else if (continuing) say("tokens", { tokens: n, seconds });
+    else say("words", { words: n, seconds });
     busy(false);
     if (units.length) choose(0);
   },
@@ -93,45 +94,44 @@ const HEARD = {
     if (unit === chosen) show(units[unit], weights ? explanation(units[unit], alternatives, weights, read, wrote) : []);
   },
   walked({ number, walk, error }) {
-    settle(number, { walk, error });
+    settle(number, { walk: walk && { ...walk, note: t(walk.note) }, error: error && t(error) });
     if (wish.has("walk")) setTimeout(() => scrollTo(0, scrollY + (look?.node.getBoundingClientRect().top ?? 0) - 8)); // only in this frame
     wish.delete("walk");
   },
   searched: ({ number, text, logProb }) => settle(number, { text, logProb }),
-  failed: ({ why }) => fail(why),
+  failed: ({ why, values }) => fail(why, values),
 };
 
-/** Words of the page for a language model. */
+/** Texts of the page for a language model. */
 function continueTexts() {
   continuing = true;
   byId("sampling").hidden = false;
-  [start.textContent, byId("does").textContent, byId("written").textContent] = ["Continue", "continues", "Continuation"];
-  source.placeholder = "Write the beginning of a text";
+  [start.dataset.t, byId("does").dataset.t, byId("written").dataset.t] = ["continue", "continues", "continuation"];
+  source.dataset.tPlaceholder = "write-beginning";
   output.classList.add("continued");
+  translatePage();
 }
+
+const targetName = (/** @type {string} */ token) => languageName(token.slice(2, -1), token);
 
 /** A menu of target languages. @param {string[]} targets tokens such as <2de> */
 function offer(targets) {
-  const nameOf = (/** @type {string} */ token) => {
-    try {
-      return LANGUAGES.of(token.slice(2, -1)) ?? token;
-    } catch {
-      return token; // the code of no language
-    }
-  };
-  to.replaceChildren(...targets.map((token) => element("option", { value: token }, nameOf(token))));
+  to.replaceChildren(...targets.map((token) => element("option", { value: token }, targetName(token))));
   byId("into").hidden = false;
 }
 
-/** @param {string} text */
-function say(text) {
+let said = () => {}; // writes the message of the status line, also anew when the language changes
+
+/** @param {string} key of a text @param {Record<string, string | number>} [values] */
+function say(key, values = {}) {
   status.classList.remove("error");
-  status.textContent = text;
+  said = () => status.replaceChildren(t(key, values));
+  said();
 }
 
-/** @param {string} why */
-function fail(why) {
-  say(`Error: ${why}.`);
+/** @param {string} why @param {Record<string, number>} [values] */
+function fail(why, values) {
+  say("error", { why: t(why, values) });
   status.classList.add("error");
   if (loaded) busy(false);
 }
@@ -155,7 +155,7 @@ function translate() {
   details.hidden = copy.disabled = true;
   progress.value = 0;
   busy(true);
-  say(continuing ? "Continuing …" : "Translating …");
+  say(continuing ? "continuing" : "translating");
   const heat = Math.max(0, Number(temperature.value) || 0);
   if (continuing) worker.postMessage({ kind: "extend", text: source.value, temperature: heat, seed: heat ? seed++ : 0 });
   else worker.postMessage({ kind: "translate", text: source.value, target: to.value });
@@ -164,9 +164,24 @@ function translate() {
 function halt() {
   if (stop.disabled) return;
   units.forEach(({ tokens, node }) => tokens ?? node.remove());
-  say("Stopped.");
+  say("stopped");
   stop.disabled = true;
   begin();
+}
+
+/** The buttons for the walk and the tour. @param {import("./figure.js").Figure} figure */
+function openLater(figure) {
+  look = new Inside(figure, walk, theme);
+  guide = new Guide({ figure, text: () => units[chosen].source, ask: (stack, layer, head) => walk({ stack, layer, head }), search: (beam) => question({ kind: "search", beam }) }, theme, keepTour);
+}
+
+/** Write everything in another language. */
+function writeTexts() {
+  translatePage();
+  for (const one of to.options) one.textContent = targetName(one.value);
+  if (look) openLater(look.figure);
+  if (!start.disabled && chosen >= 0) choose(chosen);
+  said();
 }
 
 /** Ask the worker about the chosen sentence. @param {any} about @returns {Promise<any>} */
@@ -209,12 +224,12 @@ function choose(index) {
  */
 function explanation(unit, alternatives, weights, read, wrote) {
   const items = (/** @type {string[]} */ pieces) => pieces.map((piece) => ({ text: label(piece), kind: kind(piece) }));
-  const texts = { keys: items(read), queries: items(wrote), keysTitle: "text", queriesTitle: "translation" };
+  const texts = { keys: items(read), queries: items(wrote), keysTitle: t("tokens-read"), queriesTitle: t("tokens-written") };
   store.listeners.clear();
   Object.assign(store.state, { hover: null, fix: null });
   drawn = { columns: new Columns(texts, store), weights };
   const others = alternatives.filter(({ text }, i) => text !== unit.text && alternatives.findIndex((one) => one.text === text) === i);
-  return [element("section", {}, element("h2", {}, "Word alignment"), drawn.columns.node), element("section", {}, element("h2", {}, "Alternatives"), listOf(others, unit.text))];
+  return [element("section", {}, element("h2", {}, t("word-alignment")), drawn.columns.node), element("section", {}, element("h2", {}, t("alternatives")), listOf(others, unit.text))];
 }
 
 /** @param {Unit} unit @param {HTMLElement[]} explained */
@@ -240,7 +255,7 @@ function show(unit, explained) {
 
 /** @param {{text: string, logProb: number}[]} others @param {string} best */
 function listOf(others, best) {
-  if (!others.length) return element("p", { class: "quiet" }, "No alternatives.");
+  if (!others.length) return element("p", { class: "quiet" }, t("no-alternatives"));
   const words = (/** @type {string} */ text) =>
     changes(text, best).flatMap(({ word, changed }, i) => [i ? " " : "", changed ? element("mark", {}, word) : word]);
   const item = (/** @type {{text: string, logProb: number}} */ { text, logProb }) =>
@@ -275,9 +290,9 @@ copy.addEventListener("click", async () => {
   const lines = [...output.children].map((line) => line.textContent);
   try {
     await navigator.clipboard.writeText(lines.join("\n"));
-    say("Copied.");
+    say("copied");
   } catch {
-    say("This browser does not allow copying; select the text.");
+    say("cannot-copy");
   }
 });
 addEventListener("keydown", (event) => {
@@ -286,4 +301,7 @@ addEventListener("keydown", (event) => {
 });
 addEventListener("resize", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (forgetColours(), redraw()));
+translatePage();
+offerLanguages(byId("language"), writeTexts);
+say("loading");
 begin();

@@ -8,9 +8,6 @@
 /** @typedef {{stack: string, layer: number, head: number}} Where */
 /** @typedef {{values: Matrix, weight?: Matrix | null, bias?: Matrix | null}} Recorded */
 
-const NOTE =
-  "This page computes with weights and inputs of 8 bits: a sum of products differs from the result by about a hundredth of the largest number in its step.";
-
 const range = (/** @type {number} */ count, start = 0) => Array.from({ length: count }, (_, i) => start + i);
 
 /**
@@ -30,7 +27,7 @@ export function recordedWalk(engine, source, read, where, names) {
       return { kind, layer: inLayer ? where.layer : null, head: ofHead ? where.head : null, values: numbers.add(values), weight: numbers.add(weight), bias: biased ? numbers.add(bias) : null };
     });
     const axes = { src: names(source), tgt: names(read), vocabulary: names(recorder.likely) };
-    return { figure, axes, kinds, steps, walks: [{ ...where, steps: range(steps.length) }], numbers: numbers.whole(), note: NOTE };
+    return { figure, axes, kinds, steps, walks: [{ ...where, steps: range(steps.length) }], numbers: numbers.whole(), note: "eight-bits" };
   });
 }
 
@@ -81,7 +78,7 @@ class Recorder {
     const places = Object.fromEntries([...this.fields].map(([name, { at }]) => [`walk.${name}`, at]));
     const recording = room.record("Recording", { ...places, "walk.decoder": Number(this.decoder), "walk.layer": layer, "walk.head": head, end: this.decoder ? this.model.n_decoder_layers : 0 });
     const sources = source.length ? [room.ints(source), room.ints([source.length])] : [0, 0];
-    if (engine.library.headwise_read(engine.model, ...sources, room.ints(read), room.ints([read.length]), 1, recording)) throw new Error("there is not enough memory to look inside");
+    if (engine.library.headwise_read(engine.model, ...sources, room.ints(read), room.ints([read.length]), 1, recording)) throw new Error("memory-inside");
     /** @type {number[]} */
     this.likely = [];
     this.totals = new Float32Array(this.rows);
@@ -232,7 +229,7 @@ class Recorder {
     const [states, at] = [this.recorded("output"), room.bytes(4 * rows * d_out)];
     const hidden = room.bytes(4 * rows * d_in);
     new Float32Array(engine.library.memory.buffer).set(states.values, hidden / 4);
-    if (engine.library.headwise_linear_forward(engine.output, hidden, rows, at)) throw new Error("there is not enough memory to look inside");
+    if (engine.library.headwise_linear_forward(engine.output, hidden, rows, at)) throw new Error("memory-inside");
     const logits = engine.floats(at, rows * d_out);
     const best = new Float32Array(d_out);
     const firsts = new Set(); // the most probable token of each row

@@ -96,7 +96,7 @@ async function extend(text, temperature, seed) {
   if (!model) return;
   const { engine, tokenizer, longest } = model;
   const prompt = promptOf(text);
-  if (prompt.length > longest) throw new Error(`the text has ${prompt.length} tokens, and the model reads at most ${longest}`);
+  if (prompt.length > longest) return page.postMessage({ kind: "failed", why: "long-text", values: { count: prompt.length, most: longest } });
   page.postMessage({ kind: "units", lines: 1, units: [{ line: 0, source: text }] });
   const context = prompt.slice(-CONTEXT);
   const known = tokenizer.decode(context).length;
@@ -137,7 +137,7 @@ function walk({ number, source, tokens, where }) {
     const walked = recordedWalk(engine, first, read, where, (ids) => tokenizer.readable(ids));
     page.postMessage({ kind: "walked", number, walk: walked }, [walked.numbers.buffer]);
   } catch (error) {
-    page.postMessage({ kind: "walked", number, error: error instanceof Error ? `${error.message}.` : String(error) });
+    page.postMessage({ kind: "walked", number, error: error instanceof Error ? error.message : String(error) });
   }
 }
 

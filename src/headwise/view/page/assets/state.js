@@ -2,6 +2,7 @@
 // What the reader chose: one flat object, kept in the URL's hash so that a view can be bookmarked and shared.
 
 import { ROWS, UNITS } from "./inspection.js";
+import { usualLanguage } from "./texts.js";
 
 /** @typedef {{side: "q" | "k", index: number}} Mark a query or a key */
 
@@ -24,7 +25,7 @@ import { ROWS, UNITS } from "./inspection.js";
  * @property {string} stack of the walk: "encoder" or "decoder"
  * @property {string} card of the tour; "" for the first
  * @property {string} knob what the card changes in its step; "" for nothing
- * @property {string} language of the tour
+ * @property {string} language of the texts
  * @property {string} text of the explorer
  * @property {string} prefix of the explorer: what the translation must begin with
  * @property {number} beam size of the explorer's beam
@@ -50,7 +51,7 @@ export const START = {
   stack: "encoder",
   card: "",
   knob: "",
-  language: "en",
+  language: usualLanguage,
   text: "",
   prefix: "",
   beam: 4,

@@ -1,0 +1,55 @@
+// @ts-check
+// The texts of a page in the reader's language, from interface.*.json. A text that a language lacks is in English.
+
+import { element } from "./dom.js";
+
+/** @type {Record<string, Record<string, string>>} */
+const CATALOGUES = JSON.parse(document.getElementById("interface")?.textContent ?? "{}");
+const ATTRIBUTES = ["aria-label", "placeholder"];
+
+const languagesIn = (/** @type {string} */ part) => new URLSearchParams(part.slice(1)).getAll("language");
+const offered = (/** @type {readonly string[]} */ codes) => codes.flatMap((code) => [code, code.split("-")[0]]).find((code) => Object.hasOwn(CATALOGUES, code)) ?? "en";
+export const usualLanguage = offered([...languagesIn(location.search), ...navigator.languages]);
+export let language = offered([...languagesIn(location.hash), usualLanguage]);
+
+/**
+ * A text with its placeholders filled, numbers as the language writes them. What is no key is a text.
+ * @param {string} key
+ * @param {Record<string, string | number>} [values]
+ */
+export function t(key, values = {}) {
+  const text = CATALOGUES[language]?.[key] ?? CATALOGUES.en?.[key] ?? key;
+  const written = (/** @type {string | number} */ value) => (typeof value === "number" ? value.toLocaleString(language, { maximumFractionDigits: 1 }) : value);
+  return text.replace(/\{(\w+)\}/g, (whole, name) => written(values[name] ?? whole));
+}
+
+/** @param {string} code @param {string} name if the browser knows none */
+export function languageName(code, name) {
+  try {
+    return new Intl.DisplayNames(language, { type: "language", fallback: "none" }).of(code) ?? name;
+  } catch {
+    return name; // the code of no language
+  }
+}
+
+/** Write the texts that the page's HTML has in English. */
+export function translatePage() {
+  document.documentElement.lang = language;
+  for (const node of document.querySelectorAll("[data-t]")) node.textContent = t(/** @type {any} */ (node).dataset.t);
+  for (const name of ATTRIBUTES) {
+    for (const node of document.querySelectorAll(`[data-t-${name}]`)) node.setAttribute(name, t(node.getAttribute(`data-t-${name}`) ?? ""));
+  }
+}
+
+/** Fill the menu of languages, whose choice is kept in the address. @param {HTMLSelectElement} menu @param {() => void} changed */
+export function offerLanguages(menu, changed) {
+  menu.replaceChildren(...Object.keys(CATALOGUES).map((code) => element("option", { value: code, lang: code }, CATALOGUES[code].language)));
+  menu.value = language;
+  menu.addEventListener("change", () => {
+    language = menu.value;
+    const address = new URLSearchParams(location.hash.slice(1));
+    address.set("language", language);
+    history.replaceState(null, "", `#${address}`);
+    changed();
+  });
+}

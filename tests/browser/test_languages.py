@@ -1,0 +1,127 @@
+"""The pages in German: all that can be seen and is read aloud is in the German catalogue, but for data of a model."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser.axe import violations
+
+from headwise.evaluate.pages.document import catalogues
+from headwise.models.load import translation_folder
+from headwise.serve.page import translation_page
+from headwise.serve.web.page import export_page
+
+TEXTS: dict[str, dict[str, str]] = json.loads(catalogues("interface"))
+ADDRESS = "http://headwise.test/"
+LANGUAGES = [{"code": "en", "name": "English", "targets": ["de"]}, {"code": "de", "name": "German", "targets": ["en"]}]
+SENTENCE = {
+    "source": "A dog",
+    "text": "Ein Hund",
+    "alternatives": [{"text": "Der Hund"}],
+    "alignment": [[0, 0], [1, 1]],
+}
+ANSWER = {"source": "en", "translations": [{"text": "Ein Hund", "sentences": [SENTENCE]}]}
+# Elements with data: texts of the model, names of languages, and what is not shown.
+DATA = "#output, .words, .alternatives, .piece, .source, #to, #from, #language, h1, noscript, script"
+SHOWN = """(data) => {
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    for (const name of ["aria-label", "title", "placeholder", "alt"]) found.push(node.getAttribute(name));
+    if (!node.closest(data)) for (const child of node.childNodes) if (child.nodeType === 3) found.push(child.data);
+  }
+  return [...new Set(found.map((text) => text?.trim()))].filter((text) => text && /\\p{L}/u.test(text));
+}"""
+
+
+def foreign(page: Any, language: str = "de", allowed: Sequence[str] = ()) -> list[str]:
+    """What a page shows or says that is no text of the catalogue."""
+    pattern = "|".join(re.sub(r"\\\{\w+\\\}", ".*", re.escape(text)) for text in TEXTS[language].values())
+    return [
+        text for text in page.evaluate(SHOWN, DATA) if text not in allowed and not re.fullmatch(pattern, text, re.S)
+    ]
+
+
+@pytest.fixture
+def served(new_page: Callable[..., Any]) -> Callable[..., Any]:
+    """Opens the page of a server that gives always the same answer."""
+
+    def open_page(address: str = "", **options: Any) -> Any:
+        page = new_page(allowed=ADDRESS, **options)
+        html = translation_page(LANGUAGES, needs_key=True, has_jobs=True)
+        page.route(f"{ADDRESS}**", lambda route: route.fulfill(body=html, content_type="text/html"))
+        page.route(f"{ADDRESS}v1/translate", lambda route: route.fulfill(json=ANSWER))
+        page.goto(f"{ADDRESS}{address}")
+        return page
+
+    return open_page
+
+
+def test_the_page_of_a_server_is_in_the_language_of_the_browser(served: Callable[..., Any]) -> None:
+    page = served(locale="de-AT")
+    page.locator("summary").click()
+    page.fill("#source", "A dog")
+    page.click("#translate")
+    page.wait_for_selector("#details:not([hidden])")
+    assert page.get_attribute("html", "lang") == "de"
+    assert page.locator("#from option").all_text_contents() == [TEXTS["de"]["detect"], "Englisch", "Deutsch"]
+    assert foreign(page, allowed=["API"]) == []
+    assert violations(page) == []
+
+
+def test_a_language_in_the_address_wins_and_one_without_texts_is_english(served: Callable[..., Any]) -> None:
+    for address, locale, language in (
+        ("?language=fr", "de", "fr"),
+        ("#language=es", "de", "es"),
+        ("?language=xx", "de", "de"),
+        ("", "ja", "en"),
+    ):
+        page = served(address, locale=locale)
+        assert page.text_content("#translate") == TEXTS[language]["translate"]
+        assert page.get_attribute("html", "lang") == page.input_value("#language") == language
+
+
+def test_another_language_is_chosen_and_nothing_is_lost(served: Callable[..., Any]) -> None:
+    page = served()
+    page.fill("#source", "A dog")
+    page.click("#translate")
+    page.wait_for_selector("#details:not([hidden])")
+    page.select_option("#to", "de")
+    page.select_option("#language", "de")
+    assert foreign(page, allowed=["API"]) == []
+    assert (page.input_value("#source"), page.text_content("#output")) == ("A dog", "Ein Hund")
+    page.reload()
+    assert page.text_content("#translate") == TEXTS["de"]["translate"]
+
+
+def test_the_exported_page_is_in_the_language_of_the_browser(
+    new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path
+) -> None:
+    export_page(translation_folder(model_paths["transformer"]), tmp_path / "page.html")
+    page = new_page(locale="de-DE")
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_selector("#translate:not([disabled])", state="attached")
+    assert foreign(page) == []
+    page.fill("#source", "A dog runs across the field .")
+    page.click("#translate")
+    page.wait_for_selector("#guide")
+    assert page.get_attribute("html", "lang") == "de"
+    assert foreign(page) == []
+    assert violations(page) == []
+    page.select_option("#language", "fr")
+    page.wait_for_selector(f"#guide:text-is('{TEXTS['fr']['open-tour']}')")
+    assert foreign(page, "fr") == []
+    page.click("#guide")
+    assert "language=fr" in page.url
+
+
+@pytest.mark.parametrize("language", list(TEXTS))
+def test_no_text_is_cut_off_on_a_phone(served: Callable[..., Any], language: str) -> None:
+    page = served(f"?language={language}", width=360)
+    page.locator("summary").click()
+    wide = (
+        "() => [...document.querySelectorAll('main *')].filter((n) => n.getBoundingClientRect().right > innerWidth + 1)"
+    )
+    assert page.evaluate(f"({wide})().map((n) => n.id || n.tagName)") == []

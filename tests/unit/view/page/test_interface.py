@@ -1,0 +1,57 @@
+"""The texts of the interface: the same keys and placeholders in all languages, and each text is used."""
+
+import json
+import re
+from collections.abc import Iterator
+from importlib import resources
+
+import pytest
+
+from headwise.evaluate.pages.document import catalogues
+
+TEXTS: dict[str, dict[str, str]] = json.loads(catalogues("interface"))
+PLACEHOLDER = re.compile(r"\{\w+\}")
+# A key is an argument, a part of a template such as `view-${name}`, a quoted name, or an attribute.
+ASKED = re.compile(r"""(?<![.\w])(?:t|say)\(["`]([^"`]+)["`]|\bdata-t(?:-[\w-]+)?="([^"]+)"|\{\{([\w-]+)\}\}""")
+QUOTED = re.compile(r'"([\w-]+)"')
+
+
+def sources() -> Iterator[str]:
+    """The scripts and the HTML of all pages with texts."""
+    for package in ("headwise.view.page", "headwise.serve", "headwise.serve.web"):
+        for file in resources.files(package).joinpath("assets").iterdir():
+            if file.name.endswith((".js", ".html")):
+                yield file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("language", list(TEXTS)[1:])
+def test_a_translation_has_the_keys_and_placeholders_of_the_original(language: str) -> None:
+    """Lists the keys that a new language lacks."""
+    original, translated = TEXTS["en"], TEXTS[language]
+    assert [key for key in original if key not in translated] == []
+    assert list(translated) == list(original)
+    for key, text in translated.items():
+        assert text.strip() == text and text, key
+        assert set(PLACEHOLDER.findall(text)) == set(PLACEHOLDER.findall(original[key])), key
+
+
+def test_every_text_is_used_and_every_text_that_is_asked_for_exists() -> None:
+    whole = "\n".join(sources())
+    asked = {next(filter(None, groups)) for groups in ASKED.findall(whole)}
+    others = {
+        "data",
+        "title",
+        "style",
+        "policy",
+        "body",
+        "script",
+        "tour",
+        "model",
+        "worker",
+        "interface",
+    }  # of templates
+    keys = set(TEXTS["en"]) - {"language"}  # the name of the language, in the menu
+    patterns = {one: re.compile(re.sub(r"\\\$\\\{.*?\\\}", r"[\\w-]+", re.escape(one))) for one in asked - others}
+    assert [one for one, pattern in patterns.items() if not any(map(pattern.fullmatch, keys))] == []
+    used = set(QUOTED.findall(whole))
+    assert [key for key in sorted(keys - used) if not any(one.fullmatch(key) for one in patterns.values())] == []
