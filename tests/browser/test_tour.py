@@ -219,6 +219,8 @@ def test_the_exported_page_has_the_same_cards(
     shown = new_page(width=390)
     shown.goto(f"{(tmp_path / 'page.html').as_uri()}#view=tour&text={quote(TEXT)}")
     counted = {"recurrent", "pairs", "tokens", "d_model", "d_k", "d_ff", "heads", "size", "warmup", "patches", "root"}
+    expect(shown.locator(".card h2")).to_be_in_viewport()
+    assert shown.locator(".tour").bounding_box()["y"] < 300, "above the text"
     for card in CARDS:
         numbers = answered(shown, card)
         wanted = expected.card(card)

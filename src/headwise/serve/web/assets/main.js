@@ -33,6 +33,7 @@ let guide = null;
 /** @type {Map<number, (answer: any) => void>} what is to be done with the answers to questions about a sentence */
 const asked = new Map();
 const wish = new URLSearchParams(location.hash.slice(1)); // a text to begin with, and whether to look inside or take the tour
+const touring = wish.get("view") === "tour"; // then the tour is above the text, which it has from the address
 const current = models.find(({ dataset }) => dataset.name === wish.get("model")) ?? models[0];
 let [chosen, began, loaded, questions, continuing, seed] = [-1, 0, false, 0, false, 0];
 
@@ -172,7 +173,9 @@ function halt() {
 /** The buttons for the walk and the tour. @param {import("./figure.js").Figure} figure */
 function openLater(figure) {
   look = new Inside(figure, walk, theme);
+  guide?.node.remove();
   guide = new Guide({ figure, text: () => units[chosen].source, ask: (stack, layer, head) => walk({ stack, layer, head }), search: (beam) => question({ kind: "search", beam }) }, theme, keepTour);
+  if (touring) form.before(guide.node);
 }
 
 /** Write everything in another language. */
@@ -237,17 +240,14 @@ function show(unit, explained) {
   details.replaceChildren(
     element("p", { class: "source", dir: "auto" }, unit.source),
     ...explained,
-    ...(guide ? [guide.node] : []),
+    ...(guide && !touring ? [guide.node] : []),
     ...(look ? [look.node] : []),
   );
   details.hidden = false;
   look?.forget();
   guide?.forget();
   if (wish.has("walk")) look?.open(true);
-  if (wish.get("view") === "tour") {
-    guide?.open(true);
-    setTimeout(() => scrollTo(0, scrollY + (guide?.node.getBoundingClientRect().top ?? 0) - 8)); // only in this frame
-  }
+  if (wish.get("view") === "tour") guide?.open(true);
   wish.delete("view");
   store.subscribe(draw);
   draw();
