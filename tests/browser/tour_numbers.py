@@ -211,8 +211,9 @@ class Expected:
         return {"logit": logits.max().item(), "probability": best, "size": logits.numel(), "chance": 1 / logits.numel()}
 
     def _card_logits(self, knob: str, row: int) -> Numbers:
-        shown = self.values("probabilities", self.decoder)[row]
-        return self._predicted(row) | bars(shown.sort(descending=True).values[:OUTPUTS])
+        shown = self.values("probabilities", self.decoder)[row].sort(descending=True).values[:OUTPUTS]
+        listed = {"listed": OUTPUTS, "rest": 1 - shown.sum().item()}
+        return self._predicted(row) | listed | bars(shown)
 
     def _card_greedy(self, knob: str, row: int) -> Numbers:
         probabilities = self._logits().softmax(1)[:-1]

@@ -81,7 +81,8 @@ export const WRITING_CARDS = {
       const right = places.findIndex((one) => one.right);
       const shown = values.map((value, at) => ({ value, at })).sort((one, other) => other.value - one.value).slice(0, 8);
       const drawings = [{ title: "logits", numbers: logits.numbers, rows: logits.rows, columns: logits.columns }];
-      return { choices: places.map(({ name }) => name), right, numbers, drawings, bars: shown.map(({ value, at }) => [label(probabilities.columns[at]), value]), chance: numbers.chance, rows: probabilities.rows, row };
+      const rest = Math.max(0, 1 - sum(shown.map(({ value }) => value)));
+      return { choices: places.map(({ name }) => name), right, numbers: { ...numbers, listed: shown.length, rest }, drawings, bars: shown.map(({ value, at }) => [label(probabilities.columns[at]), value]), chance: numbers.chance, rows: probabilities.rows, row };
     },
   },
   greedy: {
