@@ -10,7 +10,7 @@ from torch.nn.functional import cosine_similarity
 
 OUTPUTS = 8  # of the tokens after a row, those that cards list
 CHOSEN_ROW = 1
-SPREAD = ("scores", "scale", "softmax", "weighted-sum", "heads")  # cards that begin with the most spread attention
+HALFWAY = ("scores", "scale", "softmax", "weighted-sum", "heads")  # begin where the greatest weight is near a half
 Numbers = dict[str, float]
 
 
@@ -48,7 +48,11 @@ class Expected:
         """The row that a card begins with."""
         if card == "by-hand":
             return 0
-        return int(self.values("self_attn.softmax").max(1).values.argmin()) if card in SPREAD else CHOSEN_ROW
+        if card not in HALFWAY:
+            return CHOSEN_ROW
+        weights = self.values("self_attn.softmax")
+        away = (weights.max(1).values - 0.5).abs().where((weights > 0).sum(1) >= 3, 1)
+        return int(away.argmin())
 
     def card(self, name: str, knob: str = "", row: int | None = None) -> Numbers:
         cards: dict[str, Callable[[str, int], Numbers]] = {

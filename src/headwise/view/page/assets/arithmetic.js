@@ -64,10 +64,10 @@ export function scoresOf(step, steps, { scale = step.settings.scale, masked = tr
   );
 }
 
-/** The row whose greatest weight is the smallest: its numbers differ, where other rows have one weight of nearly 1. @param {Step} weights */
-export function mostSpread(weights) {
-  const peaks = rowsOf(weights).map((row) => Math.max(...row));
-  return peaks.indexOf(Math.min(...peaks));
+/** The row of three weights or more whose greatest one is nearest to a half: neither one weight of nearly 1, nor equal ones. @param {Step} weights */
+export function halfwayRow(weights) {
+  const away = rowsOf(weights).map((row) => (row.filter((weight) => weight > 0).length < 3 ? 1 : Math.abs(Math.max(...row) - 0.5)));
+  return away.indexOf(Math.min(...away));
 }
 
 /** The weighted sums of rows. @param {number[][]} weights @param {Step} values */

@@ -2,7 +2,7 @@
 // The first cards of the tour: from a text to the output of a layer, each computed from the recorded steps. Numbers have
 // the names of the placeholders in tour.*.json. "own" is the first stack: the encoder, or else the decoder.
 
-import { candidates, cosine, dot, greatestAt, lengthOf, matrixOf, minus, mostSpread, numbersToChoose, plus, rowsOf, scoresOf, softmaxOf, upTo, weightedSums } from "./arithmetic.js";
+import { candidates, cosine, dot, greatestAt, halfwayRow, lengthOf, matrixOf, minus, numbersToChoose, plus, rowsOf, scoresOf, softmaxOf, upTo, weightedSums } from "./arithmetic.js";
 import { rowOf, sum } from "./cell.js";
 import { label } from "./pieces.js";
 
@@ -127,7 +127,7 @@ export const ATTENTION_CARDS = {
       const steps = await lesson.own();
       const scores = steps["self_attn.scores"];
       const [q, k] = scores.operands.map((id) => steps[id]);
-      const row = lesson.rowOf(scores, mostSpread(steps["self_attn.softmax"]));
+      const row = lesson.rowOf(scores, halfwayRow(steps["self_attn.softmax"]));
       const raw = scoresOf(scores, steps, { scale: 1 })[row];
       const { best, ...choices } = candidates(scores.columns, rowOf(scores, row));
       const seen = raw.filter(Number.isFinite);
@@ -140,7 +140,7 @@ export const ATTENTION_CARDS = {
     async show(lesson) {
       const steps = await lesson.own();
       const scores = steps["self_attn.scores"];
-      const row = lesson.rowOf(scores, mostSpread(steps["self_attn.softmax"]));
+      const row = lesson.rowOf(scores, halfwayRow(steps["self_attn.softmax"]));
       const [knobs, knob] = [["", "off"], lesson.knobOf(["", "off"], "")];
       const [with_, without] = [scoresOf(scores, steps), scoresOf(scores, steps, { scale: 1 })];
       const chosen = knob === "off" ? without : with_;
@@ -156,7 +156,7 @@ export const ATTENTION_CARDS = {
   softmax: {
     async show(lesson) {
       const { "self_attn.scores": scores, "self_attn.softmax": weights } = await lesson.own();
-      const row = lesson.rowOf(scores, mostSpread(weights));
+      const row = lesson.rowOf(scores, halfwayRow(weights));
       const [from, to] = [rowOf(scores, row), rowOf(weights, row)];
       const best = greatestAt(from);
       const [total, whole, n] = [sum(from.map((score) => Math.exp(score - from[best]))), sum(to), visible(from)];
@@ -169,7 +169,7 @@ export const ATTENTION_CARDS = {
       const steps = await lesson.own();
       const weights = steps["self_attn.softmax"];
       const values = steps["self_attn.values"];
-      const row = lesson.rowOf(weights, mostSpread(weights));
+      const row = lesson.rowOf(weights, halfwayRow(weights));
       const [knobs, knob] = [["", "even"], lesson.knobOf(["", "even"], "")];
       const recorded = rowsOf(weights);
       const even = recorded.map((one) => one.map((weight) => (weight > 0 ? 1 / one.filter((w) => w > 0).length : 0)));
@@ -187,7 +187,7 @@ export const ATTENTION_CARDS = {
     async show(lesson) {
       const all = await lesson.heads();
       const weights = all.map((steps) => steps["self_attn.softmax"]);
-      const row = lesson.rowOf(weights[0], mostSpread(weights[0]));
+      const row = lesson.rowOf(weights[0], halfwayRow(weights[0]));
       const bests = weights.map((one) => greatestAt(rowOf(one, row)));
       const n = rowOf(weights[0], row).filter((weight) => weight > 0).length;
       const [heads, distinct] = [all.length, new Set(bests).size];
