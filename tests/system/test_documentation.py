@@ -425,7 +425,7 @@ CHECKS: dict[str, Callable[[list[str], str], bool]] = {
     "score": scored,
     "settings": lambda words, out: "train.max_steps = 100000" in out,
     "info": lambda words, out: "parameters" in out,
-    "download": lambda words, out: words[1:] != [] or "make sentence-model" in out,
+    "download": lambda words, out: words[1:] != [] or "Downloaded to" in out,
     "inspect": inspected,
     "explore": lambda words, out: True,  # `served_once` has seen its page
     "serve": lambda words, out: True,  # so has `started_and_stopped`
