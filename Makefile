@@ -18,7 +18,8 @@
 #         .ci/passed.json, which belongs into the commit
 # sanitize the library in C under the compilers' sanitizers, with random models, searches and files (ARGS=--tests: and its tests)
 # wheels  wheels for Linux, macOS and Windows and the sources into dist/, compiled here for each of them, and their tests:
-#         those for Linux are installed and translate, for ARM in an emulator (ARGS='manylinux_2_17_x86_64 ...': for some)
+#         those for Linux are installed and translate, for ARM in an emulator (ARGS='manylinux_2_17_x86_64 ...': for some);
+#         so does what the README's line installs from git
 # browser the page and the explorer in a real browser (Chromium, which it installs where it may)
 # docs    the documentation site into build/site: a warning, a broken link or a figure without a file of results fails it;
 #         executes the chapters of the tutorial, a few minutes each, once (HEADWISE_TUTORIAL=small: in seconds)

@@ -218,13 +218,13 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def install(tmp_path_factory: pytest.TempPathFactory, bare: dict[str, str]) -> Callable[..., str]:
     """The interpreter of a new environment with a wheel or the sources, and copies of exactly what it requires."""
 
-    def make(package: Path, extra: str = "") -> str:
+    def make(package: Path | str, extra: str = "", **variables: str) -> str:
         folder = tmp_path_factory.mktemp("environment")
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         (packages,) = folder.glob("lib/python*/site-packages")
         pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--no-build-isolation"]
         borrowed = [path for path in sys.path if path.endswith("site-packages")]
-        building = {**bare, "PYTHONPATH": os.pathsep.join([bare["PYTHONPATH"], *borrowed])}
+        building = {**bare, "PYTHONPATH": os.pathsep.join([bare["PYTHONPATH"], *borrowed]), **variables}
         subprocess.run([*pip, "--target", packages, package], env=building, check=True)
         (about,) = packages.glob("headwise-*.dist-info")
         for name in required(metadata.Distribution.at(about), extra):
@@ -371,6 +371,29 @@ def test_a_processor_of_2008(installed: str, model: Path, bare: dict[str, str]) 
     assert (ran.stderr, ran.stdout) == ("", f"['{ANYWHERE}']\n")
     (about, text, _), _ = translated(emulated, model, {**bare, "HEADWISE_NATIVE": ANYWHERE})
     assert about.startswith(ANYWHERE) and text == translated([installed], model, bare)[0][1]
+
+
+@pytest.mark.skipif(
+    not ((ROOT / ".git").exists() and shutil.which("git") and shutil.which("gcc")),
+    reason="needs git, the repository and gcc",
+)
+def test_the_line_of_the_readme_installs_from_git(
+    install: Callable[..., str], model: Path, bare: dict[str, str], tmp_path: Path
+) -> None:
+    """The newest commit of this repository, compiled by pip, translates without torch."""
+    pytest.importorskip("hatchling")
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\nexec gcc "$@" -O0\n', encoding="utf-8")  # a tenth of the time, the same results
+    compiler.chmod(0o755)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r'^pip install "(headwise @ git\+)https:[^"]*"', readme, re.MULTILINE)
+    from_here = f"{line}file://localhost{ROOT}"  # pip wants a host
+    python = install(from_here, PATH=os.environ["PATH"], CC=str(compiler))
+    ran = subprocess.run([python, "-m", "headwise", "--version"], env=bare, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"headwise \d+\.\d+\S*\n", ran.stdout)
+    (about, text, torch), complaints = translated([python], model, bare)
+    assert (about.split()[0], torch, complaints) == (best_build(), "False", [])
+    assert text == load(model).translate(["the cat"], beam_size=2)[0].text
 
 
 def test_the_sources_install_without_a_compiler(
