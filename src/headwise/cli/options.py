@@ -185,7 +185,7 @@ def seed_option(parser: argparse.ArgumentParser, text: str) -> None:
 
 def metric_options(parser: argparse.ArgumentParser, default: Sequence[str]) -> None:
     """Add the options for scoring translations."""
-    metric = "metrics: BLEU, chrF++, TER; for English summaries ROUGE-1, ROUGE-2, ROUGE-L "
+    metric = "metrics: BLEU, chrF++, TER; for English summaries ROUGE-1, ROUGE-2, ROUGE-L; comet or comet:MODEL "
     metric += f"(default: {' '.join(default)})"
     parser.add_argument("--metric", nargs="+", default=[*default], metavar="NAME", help=metric)
     multi30k = "also print the tokenized, lowercased BLEU of papers on Multi30k; CODE is the target language"

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from headwise.errors import UserError, unknown
+from headwise.evaluate.comet import COMET, Comet, is_comet
 from headwise.evaluate.measure import Measure, References, Score, _streams
 from headwise.evaluate.rouge import Rouge
 from headwise.text.files.scripts import HAN, SOUTH_ASIAN, UNSPACED
@@ -54,7 +55,8 @@ def measures(
     """
     from sacrebleu.metrics import BLEU, CHRF, TER  # a quarter of what a first translation would wait for
 
-    tokenize = tokenize or bleu_tokenizer([line for stream in _streams(references) for line in stream])
+    streams = _streams(references)
+    tokenize = tokenize or bleu_tokenizer([line for stream in streams for line in stream])
     if tokenize not in BLEU.TOKENIZERS:
         raise unknown("BLEU tokenizer", tokenize, BLEU.TOKENIZERS)
     makers: dict[str, Callable[[], Any]] = {
@@ -62,11 +64,12 @@ def measures(
         "chrF++": lambda: CHRF(word_order=2, lowercase=lowercase),
         "TER": lambda: TER(normalized=tokenize in EAST_ASIAN, asian_support=tokenize in EAST_ASIAN),
         **{name: partial(Rouge, name) for name in ROUGE},
+        **{name: partial(Comet, name, len(streams)) for name in (COMET, *filter(is_comet, metrics))},
     }
     for name in metrics:
         if name not in makers:
             raise unknown("metric", name, makers)
-    chosen = [Measure(name, makers[name]()) for name in metrics]
+    chosen = [Measure(name, makers[name](), reads_sources=is_comet(name)) for name in metrics]
     if tokenize == "char":
         chosen = [split_letters(measure, references) for measure in chosen]
     if multi30k:

@@ -1,7 +1,7 @@
 """A measure of translation quality and its result."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -41,23 +41,55 @@ class Score:
 
 
 @dataclass(frozen=True)
+class MeanScore:
+    """The score of a corpus under a metric that rates lines one by one."""
+
+    score: float
+
+    @classmethod
+    def of(cls, stats: NDArray[np.float64]) -> "MeanScore":
+        """The mean, times 100, of a sum of scores and their number."""
+        return cls(100.0 * float(stats[0] / stats[1]))
+
+
+@dataclass
+class Signature:
+    """The signature of a score, in the format of sacreBLEU."""
+
+    parts: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def update(self, key: str, value: Any) -> None:
+        """Add an item."""
+        self.parts[key] = value
+
+    def __str__(self) -> str:
+        return "|".join(f"{key}:{value}" for key, value in self.parts.items())
+
+
+@dataclass(frozen=True)
 class Measure:
-    """A metric of sacreBLEU or `rouge.Rouge`, the preprocessing of each line, and its part of the signature."""
+    """A metric of sacreBLEU, `rouge.Rouge` or `comet.Comet`, the preprocessing of each line, and its part of the
+    signature.
+    """
 
     name: str
     metric: Any
     prepare: Callable[[str], str] = str
     steps: str = ""
+    reads_sources: bool = False
 
-    def statistics(self, hypotheses: Sequence[str], references: References) -> NDArray[np.float64]:
+    def statistics(
+        self, hypotheses: Sequence[str], references: References, sources: Sequence[str] = ()
+    ) -> NDArray[np.float64]:
         """The statistics of each line, (lines, figures), whose sum gives the corpus score.
 
-        `UserError` for counts that differ.
+        `sources` are for a metric with `reads_sources`. `UserError` for counts that differ.
         """
         streams = _reference_streams(hypotheses, references)
         lines = [self.prepare(line) for line in hypotheses]
         prepared = [[self.prepare(line) for line in stream] for stream in streams]
-        return np.array(self.metric._extract_corpus_statistics(lines, prepared), dtype=float)
+        more = [sources] if self.reads_sources else []
+        return np.array(self.metric._extract_corpus_statistics(lines, prepared, *more), dtype=float)
 
     def score(self, statistics: NDArray[np.float64]) -> Score:
         """The score of the corpus that `statistics`, (lines, figures), was last called for."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from headwise.evaluate.bleu import METRICS, corpus_scores, measures
+from headwise.evaluate.bleu import METRICS, measures
 from headwise.evaluate.measure import Score, scores_as_json
-from headwise.evaluate.significance import Comparison, comparison_as_json, paired_bootstrap
+from headwise.evaluate.significance import Comparison, compare_two, comparison_as_json
 from headwise.runtime.search.translator import Translation
 
 
@@ -67,7 +67,7 @@ def evaluate_model(
     others = hypotheses_of(other, sources, settings) if other else None
     decoding = model.settings(**{name: value for name, value in settings.items() if name not in OF_TRANSLATE})
     written = hypotheses_of(model, sources, settings)
-    return evaluate_text(written, references, others, multi30k, tokenize, decoding, metrics)
+    return evaluate_text(written, references, others, multi30k, tokenize, decoding, metrics, sources)
 
 
 def hypotheses_of(model: Translates, sources: Sequence[str], overrides: Mapping[str, Any]) -> list[str]:
@@ -83,12 +83,17 @@ def evaluate_text(
     tokenize: str = "",
     decoding: Any = None,
     metrics: Sequence[str] = METRICS,
+    sources: Sequence[str] = (),
 ) -> TranslationReport:
-    """`evaluate_model` for existing translations, and `others` to compare with."""
-    streams, language = [list(reference) for reference in references], multi30k or ""
-    how: dict[str, Any] = {"metrics": metrics, "tokenize": tokenize, "multi30k": language}
-    scores = corpus_scores(hypotheses, streams, **how)
-    comparisons = paired_bootstrap(hypotheses, others, streams, **how) if others else {}
+    """`evaluate_model` for existing translations, and `others` to compare with; COMET reads `sources`, too."""
+    streams = [list(reference) for reference in references]
+    scores, comparisons = {}, {}
+    for measure in measures(metrics, tokenize, multi30k=multi30k or "", references=streams):
+        statistics = measure.statistics(hypotheses, streams, sources)
+        scores[measure.name] = measure.score(statistics)
+        if others:
+            against = measure.statistics(others, streams, sources)
+            comparisons[measure.name] = compare_two(measure, statistics, against)
     return TranslationReport(scores, comparisons, decoding, len(hypotheses), list(hypotheses))
 
 

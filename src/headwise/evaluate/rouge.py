@@ -6,34 +6,12 @@ digits, as in ROUGE-1.5.5: this is a metric for English.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwise.errors import UserError
-
-
-@dataclass(frozen=True)
-class RougeScore:
-    """The score of a corpus, 0 to 100."""
-
-    score: float
-
-
-@dataclass
-class Signature:
-    """The signature of a score, in the format of sacreBLEU."""
-
-    parts: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def update(self, key: str, value: Any) -> None:
-        """Add an item."""
-        self.parts[key] = value
-
-    def __str__(self) -> str:
-        return "|".join(f"{key}:{value}" for key, value in self.parts.items())
+from headwise.evaluate.measure import MeanScore, Signature
 
 
 class Rouge:
@@ -62,8 +40,8 @@ class Rouge:
             )
         return float(self._scorer.score_multi(references, line)[self._kind].fmeasure)
 
-    def _compute_score_from_stats(self, stats: NDArray[np.float64]) -> RougeScore:
-        return RougeScore(100.0 * float(stats[0] / stats[1]))
+    def _compute_score_from_stats(self, stats: NDArray[np.float64]) -> MeanScore:
+        return MeanScore.of(stats)
 
     def get_signature(self) -> Signature:
         """The signature, once references are known."""

@@ -73,11 +73,17 @@ def paired_bootstrap(
     comparisons = {}
     for measure in measures(metrics, tokenize, lowercase, multi30k, references):
         a, b = (measure.statistics(hypotheses, references) for hypotheses in (hypotheses_a, hypotheses_b))
-        scores = [measure.score(a).score], [measure.score(b).score]
-        samples = [resampled(measure, a, n_samples, seed)], [resampled(measure, b, n_samples, seed)]
-        signature = measure.signature(seed=seed, bs=n_samples)
-        comparisons[measure.name] = compare(measure.name, signature, scores, samples, seed)
+        comparisons[measure.name] = compare_two(measure, a, b, n_samples, seed)
     return comparisons
+
+
+def compare_two(
+    measure: Measure, a: NDArray[np.float64], b: NDArray[np.float64], n_samples: int = SAMPLES, seed: int = SEED
+) -> Comparison:
+    """Two systems by the statistics of their lines, (lines, figures), as in `paired_bootstrap`."""
+    scores = [measure.score(a).score], [measure.score(b).score]
+    samples = [resampled(measure, a, n_samples, seed)], [resampled(measure, b, n_samples, seed)]
+    return compare(measure.name, measure.signature(seed=seed, bs=n_samples), scores, samples, seed)
 
 
 def compare(

@@ -34,6 +34,7 @@ from headwise.cli.parallel_texts import parallel_texts, source_text, target_text
 from headwise.cli.rules import FlagRule, in_file, out_file
 from headwise.errors import UserError
 from headwise.evaluate.alignment import score_alignment
+from headwise.evaluate.comet import is_comet
 from headwise.evaluate.report import TranslationReport, evaluate_model, evaluate_text, render_report
 from headwise.evaluate.tuning import Tuning, tune_length_penalty
 from headwise.runtime.checkpoint.hub import folder_of
@@ -70,7 +71,6 @@ RULES = (
         (
             "model",
             "ensemble",
-            "source",
             "target",
             "reverse",
             "device",
@@ -83,6 +83,11 @@ RULES = (
         ),
         lambda o: o.hypothesis,
         "does not go with --hypothesis, which is scored as it is",
+    ),
+    FlagRule(
+        ("source",),
+        lambda o: o.hypothesis and (o.alignments or not any(map(is_comet, o.metric))),
+        "does not go with --hypothesis, which is scored as it is; only --metric comet reads sources",
     ),
     FlagRule(
         ("against", "multi30k", "length_penalty", "sample", *TERMS, *SAMPLING),
@@ -197,14 +202,15 @@ def _print_report(options: argparse.Namespace, report: TranslationReport) -> Non
 def _evaluate_hypotheses(options: argparse.Namespace) -> None:
     if not options.reference:
         raise UserError("--reference is required: the file or files to compare translations with")
+    sources = [source_text(options.source)] if options.source else []
     named = {"--hypothesis": [options.hypothesis], "--reference": options.reference}
     named["--against"] = [options.against] if options.against else []
     files = [target_text(path, option) for option, paths in named.items() for path in paths]
-    hypotheses, *texts = parallel_texts(files, options.languages)
+    hypotheses, *texts = parallel_texts([*files, *sources], options.languages)
+    settings = {"multi30k": options.multi30k, "tokenize": options.tokenize, "metrics": options.metric}
+    settings["sources"] = texts.pop() if sources else ()
     others = texts.pop() if options.against else None
-    _print_report(
-        options, evaluate_text(hypotheses, texts, others, options.multi30k, options.tokenize, metrics=options.metric)
-    )
+    _print_report(options, evaluate_text(hypotheses, texts, others, **settings))
 
 
 def _evaluate_translator(options: argparse.Namespace, model: Any) -> None:

@@ -108,7 +108,9 @@ def _figures(
     measure: Measure,
     resample: bool,
 ) -> _Figures:
-    statistics = [measure.statistics(hypotheses[run.name][test.name], test.references) for run in group.runs]
+    statistics = [
+        measure.statistics(hypotheses[run.name][test.name], test.references, test.sources) for run in group.runs
+    ]
     scores = [measure.score(own).score for own in statistics]
     return _Figures(scores, [resampled(measure, own) for own in statistics] if resample else [])
 
