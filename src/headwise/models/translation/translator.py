@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, runtime_checkable
 
-from headwise.config.search_options import SearchOptions
+from headwise.config.search_arguments import SearchArguments
 from headwise.config.settings import SearchSettings
 from headwise.contract import Draft, SearchEngine
 from headwise.documents.glossary.translation import with_glossary
@@ -146,7 +146,7 @@ class Seq2SeqModel(Model):
         """The default search settings."""
         return self._for().config
 
-    def settings(self, **settings: Unpack[SearchOptions]) -> SearchSettings:
+    def settings(self, **settings: Unpack[SearchArguments]) -> SearchSettings:
         """The settings of a call; `UserError` for one that is unknown or makes no sense."""
         return self.decode_config.changed(settings)
 
@@ -241,7 +241,7 @@ class Seq2SeqModel(Model):
         source_language: str = "",
         target_language: str = "",
         instruction: str = "",
-        **settings: Unpack[SearchOptions],
+        **settings: Unpack[SearchArguments],
     ) -> list[Translation]:
         """The translation of each text, in order; blank texts stay blank.
 
@@ -277,7 +277,7 @@ class Seq2SeqModel(Model):
         source_language: str = "",
         target_language: str = "",
         instruction: str = "",
-        **settings: Unpack[SearchOptions],
+        **settings: Unpack[SearchArguments],
     ) -> Iterator[Translation]:
         """`translate` for a stream of any length, in constant memory.
 
@@ -319,7 +319,7 @@ class Seq2SeqModel(Model):
         source_language: str = "",
         target_language: str = "",
         instruction: str = "",
-        **settings: Unpack[SearchOptions],
+        **settings: Unpack[SearchArguments],
     ) -> Iterator[str]:
         """The translation of one text by greedy search or sampling, in parts as soon as they are decoded.
 
@@ -341,7 +341,7 @@ class Seq2SeqModel(Model):
         source_language: str = "",
         target_language: str = "",
         instruction: str = "",
-        **settings: Unpack[SearchOptions],
+        **settings: Unpack[SearchArguments],
     ) -> list[Output]:
         """The output for each text without any preprocessing of line ends and spaces, with tokens and scores.
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 
-class SearchOptions(TypedDict, total=False):
+class SearchArguments(TypedDict, total=False):
     """Fields of `headwise.config.settings.SearchSettings`, which explains and checks them, and lengths in tokens."""
 
     beam_size: int
