@@ -157,7 +157,11 @@ def _stack_config(values: Mapping[str, Any], origin: str) -> StackConfig:
         if values.get(name) is not None:
             rotary = f"{origin}.{name}"
             values[name] = _construct(RotaryConfig, _checked(RotaryConfig, values[name], rotary), rotary)
-    return _construct(StackConfig, {**values, **{name: tuple(values.get(name, ())) for name in LISTS}}, origin)
+    stack = _construct(StackConfig, {**values, **{name: tuple(values.get(name, ())) for name in LISTS}}, origin)
+    if not stack.n_layers or stack.n_layers % (stack.layer_groups or 1):
+        groups = f" and a multiple of layer_groups = {stack.layer_groups}" if stack.layer_groups else ""
+        raise UserError(f"{origin}: n_layers = {stack.n_layers}: must be at least 1{groups}")
+    return stack
 
 
 def _checked(kind: type, values: Any, origin: str) -> dict[str, Any]:

@@ -188,6 +188,14 @@ def test_a_configuration_survives_json(config: NetworkConfig) -> None:
     assert network_config(json.loads(json.dumps(config.as_dict())), "here") == config
 
 
+@pytest.mark.parametrize(("changes", "why"), [({"n_layers": 0}, "at least 1"), ({"layer_groups": 4}, "a multiple of")])
+def test_a_stack_has_layers_in_groups_of_one_size(changes: dict[str, int], why: str) -> None:
+    values = TEXT.as_dict()
+    values["encoder"] |= {"n_layers": 6} | changes
+    with pytest.raises(UserError, match=f"here: encoder: n_layers = .*{why}"):
+        network_config(values, "here")
+
+
 def test_build_empty_computes_fixed_tables() -> None:
     network = build_empty(stack(rotary=ROTARY, positions="sinusoidal"))
     assert all(parameter.is_meta for parameter in network.parameters())
