@@ -5,14 +5,15 @@
 DATA is as for `sentence_model.py`; TEXT is a file of plain text of some hundred thousand characters. The dates are
 those of `headwise demo`. An interrupted training is resumed.
 
-OUT gets `course.html` of 8 MB at most, and the folders of the models, for `headwise explore`.
+OUT gets `course.html` of 8 MB at most, the folders of the models, for `headwise explore`, and `headwise-dates.zip`,
+the model of the lesson for a release.
 """
 
 import argparse
 from pathlib import Path
 
 import machine
-from sentence_model import RECIPE, command, parts_of
+from sentence_model import RECIPE, command, parts_of, release
 
 import headwise
 from headwise.lab.demo.corpus import generate_corpus
@@ -78,6 +79,7 @@ def main() -> None:
     train((parts["train"], parts["valid"]), out / "sentences", RECIPE, [*SENTENCES, *options.set])
     train(split_text(options.text, out), out / "characters", "gpt", [*TEXT, *options.set])
     write_page([out / name for name in ("dates", "sentences", "characters")], out / "course.html")
+    release(out / "dates", out / "headwise-dates", licence="")
 
 
 if __name__ == "__main__":
