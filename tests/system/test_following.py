@@ -78,6 +78,10 @@ def test_a_model_knows_its_languages(
     assert f"headwise serve {tmp_path / 'model'}\n" in ran.err
     model = load_translator(str(tmp_path / "model"), "cpu")
     assert language_pair_of(model) == ("en", "de") and repr(model).endswith("parameters, en-de)")
+    pairs = tmp_path / "mine.tsv"
+    pairs.write_text("".join(f"{a}\t{b}\n" for a, b in task(30, 2)), encoding="utf-8")
+    ran = cli("tune", tmp_path / "model", "--train", pairs, "--out", tmp_path / "tuned", "--set", *SETTINGS)
+    assert ran.code == 0 and f"headwise serve {tmp_path / 'tuned'}\n" in ran.err, ran.err
 
 
 def test_a_model_no_better_than_guessing_has_no_next_steps(

@@ -28,7 +28,7 @@ from headwise.pytorch.tasks.table import JOBS, fine_tuning_of
 from headwise.pytorch.training.trainer import Trainer
 from headwise.runtime.checkpoint.layout import is_family
 from headwise.runtime.checkpoint.model_card import compare_baseline, model_card
-from headwise.runtime.checkpoint.trained import CONFIG, read_run
+from headwise.runtime.checkpoint.trained import CONFIG, read_run, read_settings
 from headwise.serve.languages import language_pair_in
 from headwise.text.files.split import parse_validation_size
 from headwise.version import __version__
@@ -166,17 +166,23 @@ def make_trainer(
 
 def _about(request: TrainRequest, task: str) -> dict[str, Any]:
     """Entries of config.json besides the configuration; names, not paths, so that a folder can be moved."""
-    languages = request.languages
-    if task == "translate" and not any(languages):
-        languages = language_pair_in(request.train, [Path(request.out).name]) or ()
+    languages = "-".join(request.languages) if any(request.languages) else ""
+    if task == "translate" and not languages:
+        named = language_pair_in(request.train, [Path(request.out).name])
+        languages = "-".join(named) if named else _languages_of(request.init)
     return {
         "headwise": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "recipe": _recipe(request, task),
         "init": Path(request.init).absolute().name if request.init else "",
-        **({"languages": "-".join(languages)} if any(languages) else {}),
+        **({"languages": languages} if languages else {}),
     }
+
+
+def _languages_of(init: str) -> str:
+    """The languages that an initial model trained here keeps, such as "en-de"; "" if it keeps none."""
+    return read_settings(Path(init))[1].get("languages", "") if init and not is_family(init) else ""
 
 
 def _recipe(request: TrainRequest, task: str) -> str:
