@@ -26,7 +26,7 @@ class CountedGlossary(Glossary):
         self._lost += [f"text {self._texts}: '{term.source}' without '{term.target}'" for term in lost]
 
     def summary(self) -> str:
-        """How many terms of the sources are in the translations, and some that are missing."""
+        """The number of terms of the sources that are in the translations, and some that are missing."""
         kept = self._wanted - len(self._lost)
         more = [f"and {len(self._lost) - SHOWN:,} more"] if len(self._lost) > SHOWN else []
         head = f"{kept:,} of {self._wanted:,} required terms are in the translations"

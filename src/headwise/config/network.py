@@ -81,7 +81,7 @@ class StackConfig:
 
     @property
     def first_of_groups(self) -> list[int]:
-        """For each layer the first one of its group, whose parameters it has.
+        """The first layer of each layer's group, whose parameters it has.
 
         >>> StackConfig(d_model=8, n_layers=6, n_heads=2, d_ff=8, d_head=4, layer_groups=2).first_of_groups
         [0, 0, 0, 3, 3, 3]

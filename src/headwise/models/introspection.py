@@ -61,7 +61,7 @@ class ModelWithLoss(PrunableModel):
     """A model whose loss shows how much its heads matter."""
 
     def head_importance(self, given: Sequence[Any], targets: Sequence[Any] = ()) -> dict[Head, float]:
-        """How much the loss on these inputs would change with each head (`headwise.pytorch.inspect.importance`).
+        """The sensitivity of the loss on these inputs to each head (`headwise.pytorch.inspect.importance`).
 
         Args:
             given: texts, or files of pictures or sounds.

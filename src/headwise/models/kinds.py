@@ -104,7 +104,7 @@ if TYPE_CHECKING:  # for editors and the type checker: what `load` returns may b
             ...
 
         def head_importance(self, given: Sequence[Any], /, *targets: Any, **options: Any) -> dict[Head, float]:
-            """How much the loss on these inputs would change with each head (`headwise.pytorch.inspect.importance`).
+            """The sensitivity of the loss on these inputs to each head (`headwise.pytorch.inspect.importance`).
 
             Args:
                 given: texts, files of pictures or sounds, or CSV files of a forecaster.

@@ -138,7 +138,7 @@ def _reply_to_all(stream: BufferedRWPair) -> None:
 
 
 def limit_process(seconds: int, memory: int) -> None:
-    """Limit this process to so many more seconds of processor time, and to an address space of so many bytes."""
+    """Limit this process to `seconds` more of processor time, and to an address space of `memory` bytes."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     resource.setrlimit(
         resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY)

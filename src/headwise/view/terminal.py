@@ -91,5 +91,5 @@ def short_label(text: str) -> str:
 
 
 def right_aligned(text: str, width: int) -> str:
-    """A text right-aligned in so many columns."""
+    """A text right-aligned in `width` columns."""
     return " " * (width - width_of(text)) + text

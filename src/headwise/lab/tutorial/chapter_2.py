@@ -36,7 +36,7 @@ def _examine_periods(answer: Any) -> str:
     if agrees(given / torch.tensor(PERIODS, dtype=torch.float64), torch.ones(3), tolerance=0.01):
         return ""
     if agrees(given * 2 * math.pi / torch.tensor(PERIODS, dtype=torch.float64), torch.ones(3), tolerance=0.01):
-        return "The angle grows by one radian after so many positions. A sine repeats after 2 pi radians."
+        return "Over these distances the angle grows by one radian. A sine repeats after 2 pi radians."
     return "Dimensions 2i and 2i + 1 have the angle pos / 10000^(2i/d_model). When has it grown by 2 pi?"
 
 

@@ -176,7 +176,7 @@ class HeadedClassifier(Classifier, PrunableModel):
         return ClassifierInTorch(self)
 
     def head_importance(self, given: Sequence[OneOrTwo], targets: Sequence[Any]) -> dict[Head, float]:
-        """How much the loss on these texts would change with each head (`headwise.pytorch.inspect.importance`).
+        """The sensitivity of the loss on these texts to each head (`headwise.pytorch.inspect.importance`).
 
         `targets` are labels, by name or number, lists of labels, or numbers. `UserError` for an unknown one.
         """

@@ -93,7 +93,7 @@ def reader_of(model: Any) -> TextReader:
 def text_reader(
     vocabulary: Vocabulary, pad_id: int, types: int, max_len: int | None, folder: Path, size: int
 ) -> TextReader:
-    """The reader with the vocabulary in `folder`, of `size` tokens, for a network with so many types of tokens."""
+    """The reader with the vocabulary in `folder`, of `size` tokens, for a network with `types` token types."""
     encode, prefix, suffix = bare(vocabulary)
     n_prefix, n_suffix = len(prefix), len(suffix)
     separator, has_types, n_apart = None, False, 0

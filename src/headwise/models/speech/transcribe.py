@@ -135,7 +135,7 @@ def window_hypotheses(
 
 
 def window_bounds(windows: int, prompt: Sequence[int], config: GenerationConfig, max_len: int | None) -> Limits:
-    """The length limits of the outputs for so many windows; `max_len` is the number of the decoder's positions."""
+    """The length limits of the outputs for some windows; `max_len` is the number of the decoder's positions."""
     room = None if max_len is None else max_len - len(prompt) + 1
     special = replace(config.special, forced=())
     return output_bounds([room] * windows, replace(config, special=special), [prompt] * windows)

@@ -500,7 +500,7 @@ class Translator(PrunableModel, Seq2SeqModel):
         instruction: str = "",
         **settings: Any,
     ) -> Attribution:
-        """How much each source word raised the log-probability of each target word
+        """The amount by which each source word raised the log-probability of each target word
         (`headwise.pytorch.inspect.attribution`).
 
         `steps` is the number of steps of the integral; other arguments are those of `attend`.
@@ -618,7 +618,7 @@ class Translator(PrunableModel, Seq2SeqModel):
         target_language: str = "",
         instruction: str = "",
     ) -> dict[Head, float]:
-        """How much the loss of these translations would change with each head (`headwise.pytorch.inspect.importance`).
+        """The sensitivity of the loss of these translations to each head (`headwise.pytorch.inspect.importance`).
 
         Raises:
             UserError: no pairs, different numbers of sources and targets, or a network without such heads.

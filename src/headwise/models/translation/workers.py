@@ -78,7 +78,7 @@ _models: dict[Loading, Any] = {}  # of this process
 
 
 def _prepare(threads: int) -> None:
-    """A process of the pool computes with so many threads."""
+    """Set the number of threads of a process of the pool."""
     os.environ["OMP_NUM_THREADS"] = str(threads)  # for the engine, and for torch if it is loaded later
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(threads)

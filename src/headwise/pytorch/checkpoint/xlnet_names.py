@@ -194,7 +194,7 @@ def xlnet_file_tensors(parameters: Mapping[str, Tensor], n_layers: int, n_heads:
 
 
 def tensor_names(n_layers: int, among: Mapping[str, Any] | None = None) -> list[tuple[str, str, TensorLayout]]:
-    """`NAMES` for so many layers: theirs, ours, layout; only those in `among`, if given."""
+    """`NAMES` for `n_layers` layers: theirs, ours, layout; only those in `among`, if given."""
     rows = []
     for theirs, (ours, layout) in NAMES.items():
         for i in range(n_layers if "{i}" in theirs else 1):

@@ -230,7 +230,7 @@ class Windows:
         return center_windows(np.stack(slices), self.window, self.target_column, self.patch, self.scaled)
 
     def _size(self, tokens_per_batch: int) -> int:
-        """Windows of a batch of so many positions, at least 1."""
+        """The number of windows in a batch of `tokens_per_batch` positions, at least 1."""
         return max(1, tokens_per_batch * self.patch // self.window)
 
     def plan(self, tokens_per_batch: int, seed: int, epoch: int) -> list[Rows]:

@@ -30,7 +30,7 @@ BATCH_TOKENS = 2048  # source and target tokens of one pass; bounds the memory
 def attribute(
     translator: TextTranslator, src: str, tgt: str | None = None, steps: int = STEPS, prefix: str = "", **overrides: Any
 ) -> Attribution:
-    """How much each source word raised the log-probability of each target word.
+    """The amount by which each source word raised the log-probability of each target word.
 
     The baseline has a zero vector in place of every source token except the end token; positions stay. The target
     tokens before a position are given in both cases, so a token that follows from those alone gets little.

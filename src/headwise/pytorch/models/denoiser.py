@@ -33,5 +33,5 @@ class Denoiser(PrunableModel):
         return translator.translate([masked.sub(MASK, text) for text in texts], **overrides)
 
     def head_importance(self, masked: Sequence[str], texts: Sequence[str]) -> dict[Head, float]:
-        """How much the loss of `texts`, given their masked versions, would change with each head."""
+        """The sensitivity of the loss of `texts`, given their masked versions, to each head."""
         return head_importance(self.network, self.tokenizer, masked, texts)

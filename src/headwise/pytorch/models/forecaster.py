@@ -70,7 +70,7 @@ class Forecaster(PrunableModel):
         return forecast_report(forecasts, np.concatenate(true), std, self.scaling.target, data.season)
 
     def head_importance(self, paths: Sequence[str]) -> dict[Head, float]:
-        """How much the squared error over every window of some CSV files would change with each head."""
+        """The sensitivity of the squared error over all windows of CSV files to each head."""
         batches = self._windows(paths).in_order(self.config.decode.batch_tokens)
         return importance_over(self.network, (Example(len(batch.src), self._loss_of(batch)) for batch in batches))
 

@@ -170,7 +170,7 @@ def few_validation_pairs(pairs: int) -> Iterator[str]:
 
 
 def large_vocabulary(vocab_size: int, tokens: int) -> Iterator[str]:
-    """A warning about a vocabulary that is too large for so many training tokens.
+    """A warning about a vocabulary that is too large for this number of training tokens.
 
     >>> list(large_vocabulary(8000, 800_000))
     []

@@ -217,7 +217,7 @@ def _compared(job: Job, about: Mapping[str, Any], progress: Progress) -> str:
 
 
 def _kept(progress: Progress, folder: Path) -> str:
-    """Which model the folder has, with its score.
+    """The model in the folder, with its score.
 
     >>> _kept(Progress(kept="step 450", kept_figures={"loss": 1.25}), Path("runs/a"))
     'the model in runs/a is that of step 450 (loss 1.25)'

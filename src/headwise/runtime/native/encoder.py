@@ -22,8 +22,8 @@ class CompiledEncoder(PackedNetwork):
 
     Args:
         groups: for each layer the one whose parameters it has; () = its own.
-        relative: returns the scores of relative positions (heads, 2 n - 1) of so many positions, for the distance of
-            key and query from 1 - n on; None = there are none.
+        relative: returns the scores of relative positions (heads, 2 n - 1) for n positions, for the distance of key
+            and query from 1 - n on; None = there are none.
         head: packs the head, when it is first used.
     """
 

@@ -4,7 +4,7 @@
 arrays. The name of the folder is a hash of the input, so the next run with the same input starts at once. Memory does
 not grow with the corpus.
 
-A corpus of more than `file_hashes.SHARD` pairs is a list of shards: folders of so many pairs, each named by a hash of
+A corpus of more than `file_hashes.SHARD` pairs is a list of shards: folders of that many pairs, each named by a hash of
 the files up to its end. A shard appears when it is complete and its part of the files has been verified. Therefore a
 killed preparation continues after the last shard, and a corpus that has grown at its end reuses its first shards.
 
@@ -99,7 +99,7 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Train a tokenizer on both sides of the pairs, or load it from the cache.
 
-    Of more than `config.tokenizer_sample` pairs, it is trained on so many, in equal parts from everywhere in the files;
+    Of more than `config.tokenizer_sample` pairs, it is trained on that number, in equal parts from all of the files;
     `report` gets a message then. `sources_only` skips the targets, for targets that are labels.
     """
     settings = [config.subword, config.vocab_size, config.normalization, config.lowercase, *special]
@@ -143,7 +143,8 @@ def prepare(
     Args:
         clean: for training: drop pairs with an empty side, longer than `config.max_length` or more uneven than
             `config.max_length_ratio`. Validation sets keep every pair, and need one with text on both sides.
-        workers: at most so many processes tokenise a large corpus, for tokenizers trained here; the result is the same.
+        workers: maximum number of processes that tokenise a large corpus, for tokenizers trained here; the result is
+            the same.
 
     Raises:
         UserError: a file is invalid or no pair is left, and nothing is written; or no line has text on both sides.
