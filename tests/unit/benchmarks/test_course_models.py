@@ -1,30 +1,18 @@
 """The small models of the course: how a text is split, and their page."""
 
-import importlib
-import sys
-from collections.abc import Iterator
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from tiny_families import write_tiny
 
 from headwise.cli import main
 from headwise.config.data import TextData
 from headwise.serve.web import page
 from headwise.text.files.documents import train_on_documents
-
-FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
-
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the benchmarks are not part of the source distribution")
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield importlib.import_module("course_models")
-    for name in ("course_models", "sentence_model", "machine"):
-        sys.modules.pop(name)
 
 
 def test_the_last_lines_of_a_text_validate_and_none_is_lost(script: ModuleType, tmp_path: Path) -> None:
@@ -52,3 +40,10 @@ def test_one_page_has_the_models_and_is_not_too_large(
     monkeypatch.setattr(script, "LARGEST", len(text) - 1)
     with pytest.raises(SystemExit, match="choose smaller models"):
         script.write_page(paths, tmp_path / "course.html")
+
+
+def test_a_model_of_your_own_text_gets_no_licence(script: ModuleType, run: Path, tmp_path: Path) -> None:
+    script.release(run, tmp_path / "text", licence="")
+    assert load_file(tmp_path / "text" / "model.safetensors")["weight"].dtype == np.float16
+    assert (tmp_path / "text" / "README.md").read_text() == (run / "README.md").read_text()
+    assert zipfile.is_zipfile(tmp_path / "text.zip")

@@ -1,29 +1,14 @@
 """The contenders on a GPU; the benchmark itself is run by `make bench-quick`, on a CPU."""
 
-import importlib
 import inspect
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
-FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
-
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the benchmarks are not part of the source distribution")
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    pytest.importorskip("ctranslate2")
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield importlib.import_module("decoding")
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(FOLDER)):
-            sys.modules.pop(name)
+pytest.importorskip("ctranslate2")
 
 
 def test_all_on_cuda_are_in_float16_on_the_gpu(script: ModuleType, tmp_path: Path) -> None:

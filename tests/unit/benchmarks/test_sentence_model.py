@@ -1,30 +1,15 @@
 """The sentence model of a release: how its archive is split, and what is published."""
 
-import importlib
-import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
-from headwise.runtime.checkpoint.manifest import check_manifest, seal
+from headwise.runtime.checkpoint.manifest import check_manifest
 from headwise.text.files.split import ValidationSize
-
-FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
-
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the benchmarks are not part of the source distribution")
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield importlib.import_module("sentence_model")
-    for name in ("sentence_model", "machine"):
-        sys.modules.pop(name)
 
 
 def test_parts_of_an_archive_share_no_sentence(
@@ -42,17 +27,7 @@ def test_parts_of_an_archive_share_no_sentence(
     assert sum(map(len, sources)) == len(set.union(*sources))
 
 
-def test_a_released_folder_has_half_precision_and_the_licence(script: ModuleType, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    save_file({"weight": np.float32([[0.1, 2]])}, run / "model.safetensors")
-    for name in ("config.json", "generation_config.json", "metrics.jsonl"):
-        (run / name).write_text("{}")
-    (run / "README.md").write_text("| weights | step 9 |\n| made with | Headwise |\n")
-    (run / "corpus").mkdir()
-    for name in ("test.src", "train.src"):
-        (run / "corpus" / name).write_text("a\n")
-    seal(run)
+def test_a_released_folder_has_half_precision_and_the_licence(script: ModuleType, run: Path, tmp_path: Path) -> None:
     script.release(run, folder := tmp_path / "model")
     assert check_manifest(folder) == ["config.json", "model.safetensors"]
     assert load_file(folder / "model.safetensors")["weight"].dtype == np.float16
