@@ -90,14 +90,17 @@ class Ticks:
 
     def run(self, folder: Path, **train: Any) -> Run:
         def validate() -> dict[str, float]:
-            self.now += 2.0
+            self.now += 6.0
             return {"loss": 1.0}
 
         run = Run(folder, validate=validate, **train)
         compute = run.trainer._objective
 
+        end = self.now + 600.0
+
         def objective(batch: Any) -> Any:
             self.now += 2.0
+            assert self.now < end, "the run does not end"
             return compute(batch)
 
         run.trainer._objective = objective

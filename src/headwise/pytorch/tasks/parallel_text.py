@@ -177,12 +177,18 @@ def large_vocabulary(vocab_size: int, tokens: int) -> Iterator[str]:
     >>> next(large_vocabulary(8000, 60_000)).partition(": set ")[2]
     'data.vocab_size=1200'
     """
-    better = max(SMALLEST, tokens // BETTER // 100 * 100)
-    if tokens < OCCURRENCES * vocab_size and better < vocab_size:
+    better = better_vocabulary(vocab_size, tokens)
+    if better < vocab_size:
         yield (
             f"warning: a vocabulary of {vocab_size:,} tokens is too large for {tokens:,} training tokens, which is "
             f"{tokens / vocab_size:.1f} for each (at least {OCCURRENCES}): set data.vocab_size={better}"
         )
+
+
+def better_vocabulary(vocab_size: int, tokens: int) -> int:
+    """`vocab_size`, or the size to recommend if that is too large for so many training tokens."""
+    better = max(SMALLEST, tokens // BETTER // 100 * 100)
+    return min(vocab_size, better) if tokens < OCCURRENCES * vocab_size else vocab_size
 
 
 def mixed_corpora(

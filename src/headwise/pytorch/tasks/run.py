@@ -111,7 +111,8 @@ def _from_scratch_config(request: TrainRequest) -> RunConfig:
     if not request.recipe:
         raise UserError(
             "--recipe is required: the training settings. For translation, tiny is for ten thousand pairs and small "
-            "for a hundred thousand; `headwise train --help` lists all recipes. Only --init MODEL has its own"
+            "for a hundred thousand; `headwise train --help` lists all recipes. --minutes N chooses one for the pairs, "
+            "and --init MODEL has its own"
         )
     config = load_recipe(request.recipe)
     task = request.task or config.model.task

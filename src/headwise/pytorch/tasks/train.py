@@ -16,7 +16,8 @@ from headwise.errors import UserError
 from headwise.lock import locked
 from headwise.models.kinds import AnyModel
 from headwise.models.load import load
-from headwise.pytorch.tasks.job import TrainRequest
+from headwise.pytorch.tasks.choice import minutes_of, with_choice
+from headwise.pytorch.tasks.job import TrainRequest, notify
 from headwise.pytorch.tasks.parallel_text import with_memories
 from headwise.pytorch.tasks.ranks import train_in_processes
 from headwise.pytorch.tasks.resuming import check_out, mark_started
@@ -59,6 +60,7 @@ def train(
             it may be empty: the latest rows are held out.
         out: the model folder to write.
         recipe: name of a recipe or path of a `.toml` file. "" is "small", or with `init` the settings of that model.
+            With `train.minutes` in `settings`, "" is a recipe that is chosen for pairs and minutes.
         settings: changes of the recipe: `{"train.max_steps": 1000}` or `["train.max_steps=1000"]`.
         resume: whether to continue the run in `out`.
         device: "auto", "cpu" or "cuda".
@@ -81,13 +83,14 @@ def train(
     Raises:
         UserError: a file, a setting or the device is unusable, or the run was interrupted.
     """
+    given = _as_arguments(settings)
     request = TrainRequest(
-        recipe=str(recipe) or ("" if init else "small"),
+        recipe=str(recipe) or ("" if init or minutes_of(given) else "small"),
         train=[str(path) for path in (*train, *add)],
         add=[str(path) for path in add],
         valid=[str(path) for path in valid],
         out=str(out),
-        settings=_as_arguments(settings),
+        settings=given,
         resume=resume,
         device=device,
         special=special,
@@ -125,6 +128,7 @@ def train_model(request: TrainRequest) -> str:
     From the first validation on, `request.out` holds the best model so far.
     """
     request = replace(request, init=str(folder_of(request.init)) if request.init else "")
+    request, outlook = with_choice(request)
     config = run_config(request)
     folder = Path(request.out)
     device_name(request.device)
@@ -140,10 +144,14 @@ def train_model(request: TrainRequest) -> str:
     torch.set_num_threads(config.train.threads or usable_threads())
     keep_freed_memory()
     if request.devices != 1 or config.train.shard != "none" or "WORLD_SIZE" in os.environ:  # which torchrun sets
-        return train_in_processes(request, config, folder, train_model)
-    with locked(folder):
-        check_out(folder, request.resume)
-        return _train(request, config, folder)
+        reason = train_in_processes(request, config, folder, train_model)
+    else:
+        with locked(folder):
+            check_out(folder, request.resume)
+            reason = _train(request, config, folder)
+    if outlook and not reason.startswith("SIG"):
+        notify(request, outlook)
+    return reason
 
 
 def _is_picture_folder(config: RunConfig, path: str) -> bool:

@@ -1,0 +1,134 @@
+"""`train --minutes` without a recipe: settings from the table of measurements."""
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headwise.config.settings import apply_settings, load_recipe
+from headwise.errors import UserError
+from headwise.pytorch.tasks import choice
+from headwise.pytorch.tasks.choice import CorpusSize, choose, measurements, seconds_of_update, with_choice
+from headwise.pytorch.tasks.run import TrainRequest
+from headwise.pytorch.tasks.train import train_model
+from headwise.pytorch.training import trainer
+
+RESULTS = Path(__file__).resolve().parents[3] / "benchmarks/results"
+CAPTIONS = CorpusSize(29_000, 430_000, 450_000)
+
+
+@pytest.mark.skipif(not RESULTS.is_dir(), reason="results are not part of the source distribution")
+@pytest.mark.parametrize("row", measurements(), ids=str)
+def test_the_table_has_figures_of_results(row: choice.Measurement) -> None:
+    assert f" {row.bleu}" in (RESULTS / row.source).read_text(encoding="utf-8")
+    assert load_recipe(row.recipe).model.dropout == row.dropout
+
+
+def test_the_better_size_of_the_nearest_measurement_is_chosen() -> None:
+    assert choose(CAPTIONS, 7.0).recipe == "tiny"
+    assert choose(CAPTIONS, 60.0).recipe == "tiny"
+    better = [replace(row, bleu=99.0) if row.recipe == "small" else row for row in measurements()]
+    assert choose(CAPTIONS, 7.0, table=better).recipe == "small"
+    assert choose(CAPTIONS, 60.0, table=better).recipe == "tiny"  # not measured
+
+
+def test_a_short_run_has_less_dropout() -> None:
+    assert choose(CAPTIONS, 7.0).settings[0] == "model.dropout=0.1"
+    assert choose(CAPTIONS, 60.0).settings[0] == "model.dropout=0.3"
+
+
+def test_a_fast_machine_has_more_minutes() -> None:
+    assert choose(CAPTIONS, 6.0, speed=10.0).settings == choose(CAPTIONS, 60.0).settings
+
+
+def test_few_words_get_a_small_vocabulary() -> None:
+    assert choose(CAPTIONS, 7.0).settings[1] == "data.vocab_size=10000"
+    assert choose(CorpusSize(1000, 15_000, 15_000), 7.0).settings[1] == "data.vocab_size=600"
+
+
+def test_what_was_not_measured_is_named() -> None:
+    named = [any(line.startswith("not measured") for line in choose(*run).before) for run in RUNS]
+    assert named == [False, True, True, True, True]
+    assert any(line.startswith("expected: not known") for line in choose(*RUNS[1]).before)
+
+
+RUNS = [  # the last one is within the table, but was measured for six minutes only
+    (CAPTIONS, 7.0),
+    (CAPTIONS, 7000.0),
+    (CAPTIONS, 0.5),
+    (replace(CAPTIONS, pairs=5_000_000), 30.0),
+    (replace(CAPTIONS, pairs=160_000), 30.0),
+]
+
+
+def test_the_expectation_is_the_mean_of_corpora_with_its_error() -> None:
+    found = [replace(measurements()[0], corpus=name, bleu=bleu) for name, bleu in (("a", 30.0), ("b", 40.0))]
+    assert choose(CAPTIONS, 7.0, table=found).before[-1].startswith("expected: 35 BLEU, with a mean error of 10 ")
+
+
+def test_more_time_and_pairs_are_advised_with_their_gain() -> None:
+    first = measurements()[0]
+    longer = replace(first, updates=3 * first.updates, bleu=first.bleu + 2)
+    more = replace(first, pairs=2 * first.pairs, bleu=first.bleu + 5)
+    after = choose(CAPTIONS, 7.0, table=[first, longer, more]).after
+    assert "3.0 times the minutes gained 2.0 BLEU" in after
+    assert "2.0 times the pairs gained 5.0 BLEU" in after
+
+
+def test_a_machine_is_timed() -> None:
+    config = apply_settings(load_recipe("tiny"), [*SMALL, "train.tokens_per_batch=60"])
+    assert seconds_of_update(request("out"), config) > 0
+
+
+SMALL = [
+    *("model.d_model=8", "model.d_ff=16", "model.n_heads=2", "model.n_encoder_layers=1", "model.n_decoder_layers=1"),
+    *("train.tokens_per_batch=60", "train.validate_bleu=0", "train.threads=1"),
+]
+
+
+def request(out: Path | str, **given: Any) -> TrainRequest:
+    files: dict[str, Any] = {"train": ["a.tsv"], "valid": ["2pairs"], "device": "cpu", "show": False}
+    return TrainRequest("", out=str(out), **{**files, "settings": ["train.minutes=0.5", *SMALL], **given})
+
+
+@pytest.mark.parametrize("train", ["-", "stream:a*.tsv"])
+def test_pairs_that_cannot_be_counted_need_a_recipe(train: str) -> None:
+    with pytest.raises(UserError, match="--recipe"):
+        with_choice(request("out", train=[train]))
+
+
+def test_other_tasks_and_torchrun_need_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="--recipe"):
+        with_choice(request("out", task="lm"))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="--recipe"):
+        with_choice(request("out"))
+
+
+def test_a_recipe_or_a_number_of_updates_leaves_nothing_to_choose() -> None:
+    for given in (request("out", settings=["train.max_steps=5"]), replace(request("out"), recipe="small")):
+        assert with_choice(given) == (given, "")
+
+
+def test_a_resumed_run_keeps_what_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"number {n} of many\tZahl {n} von vielen\n" for n in range(40)), encoding="utf-8")
+    given = request(tmp_path / "out", train=[str(pairs)], started=0.0)
+    monkeypatch.setattr(choice, "seconds_of_update", lambda *given: 0.26)
+    assert train_model(replace(given, show=True)) == "finished"
+    lines = capsys.readouterr().err
+    assert "chosen: tiny" in lines
+    assert "as measured" in lines
+    config = json.loads((tmp_path / "out/config.json").read_text(encoding="utf-8"))
+    assert (config["recipe"], config["data"]["vocab_size"]) == ("tiny", 300)
+    monkeypatch.setattr(choice, "seconds_of_update", lambda *given: pytest.fail("a resumed run measures nothing"))
+    longer = [*SMALL, "train.minutes=1"]
+    assert train_model(replace(given, settings=longer, resume=True)) == "finished"
