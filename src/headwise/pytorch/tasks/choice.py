@@ -35,8 +35,9 @@ from headwise.text.files.sources import STANDARD_INPUT, STREAM_PREFIX, Pair
 
 TABLE = RECIPES / "minutes.tsv"
 TOKENS_PER_WORD, BYTES_PER_TOKEN = 1.3, 6  # the larger estimate counts; the second is for texts without spaces
-# With 0.1 instead of 0.3, a run of 8 passes over the pairs gained 3.6 BLEU (benchmarks/results/
-# early-lead_1-core-cpu_2026-11-27.md); with 0.3, one of 70 passes reached the published figure. Between: not measured.
+# With 0.1 instead of 0.3, a run of `paper-tiny` of 8 passes over the pairs gained 3.6 BLEU (benchmarks/results/
+# early-lead_1-core-cpu_2026-11-27.md); with 0.3, one of `tiny` of 70 passes reached the published figure. Between: not
+# measured.
 SHORT, SHORT_DROPOUT = 15, 0.1
 NEAR = 4.0  # the expected BLEU is that of measurements with up to so many times more or fewer pairs and minutes
 FAR = 2.0  # farther from the nearest measurement, the choice comes with a warning
