@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headwise.config.settings import RunConfig, apply_settings
-from headwise.pytorch.tasks.automatic import resolve_auto, warn_of_padding
+from headwise.config.settings import RunConfig, apply_settings, load_recipe
+from headwise.pytorch.tasks.automatic import resolve_auto, tuning_updates, warn_of_padding
 from headwise.pytorch.tasks.initial_model import merged_config
 from headwise.pytorch.tasks.job import TrainRequest
 from headwise.pytorch.training.packed import LONGEST, NARROWEST
@@ -110,3 +110,32 @@ def test_a_resumed_run_keeps_its_precision(units: bool, tmp_path: Path) -> None:
         config = apply_settings(RunConfig(), [f"train.precision={began}", "train.batching=random"])
         write_settings(folder, config, None, {"corpus": {}})
         assert precision(request=replace(REQUEST, resume=True), folder=folder) == began
+
+
+TUNE = TrainRequest("tune", [], [], "out")
+
+
+def tuned(pairs: int, folder: Path = Path("nowhere"), request: TrainRequest = TUNE) -> tuple[int, int]:
+    config = apply_settings(load_recipe(request.recipe), request.settings)
+    train = tuning_updates(request, config.train, folder, pairs)
+    return train.max_steps, train.validate_every
+
+
+def test_many_pairs_are_tuned_for_longer() -> None:
+    assert tuned(1_000) == (1000, 100)
+    assert tuned(6_000) == (2400, 240)
+    assert tuned(10_000) == tuned(1_000_000) == (4000, 400)
+
+
+def test_updates_that_are_given_stay() -> None:
+    assert tuned(10_000, request=replace(TUNE, settings=["train.max_steps=70"])) == (70, 100)
+    assert tuned(10_000, request=replace(TUNE, settings=["train.minutes=5"])) == (1000, 100)
+    assert tuned(10_000, request=replace(TUNE, settings=["train.validate_every=50"])) == (4000, 50)
+    assert tuned(10_000, request=replace(TUNE, recipe="tiny"))[0] == load_recipe("tiny").train.max_steps
+
+
+def test_a_resumed_tuning_keeps_its_updates(tmp_path: Path) -> None:
+    config = load_recipe("tune")
+    config = replace(config, train=tuning_updates(TUNE, config.train, tmp_path, 6_000))
+    write_settings(tmp_path, config, None, {})
+    assert tuned(10_000, tmp_path, replace(TUNE, resume=True)) == (2400, 240)

@@ -1,4 +1,4 @@
-"""Settings of a run that "auto" chooses: batching and precision."""
+"""Settings of a run that are chosen for data and machine: batching, precision, updates of fine-tuning."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,11 +6,14 @@ from pathlib import Path
 
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
+from headwise.config.tasks import TASKS
 from headwise.config.training import TrainConfig
 from headwise.device import device_name
 from headwise.pytorch.tasks.job import TrainRequest, notify
 from headwise.pytorch.training.packed import are_packable, packs, pays_in_bfloat16
 from headwise.runtime.checkpoint.trained import CONFIG, read_run
+
+TUNING_PER_PAIR, MOST_TUNING = 0.4, 4000  # updates of `headwise tune`
 
 
 def resolve_auto(request: TrainRequest, config: RunConfig, folder: Path) -> TrainConfig:
@@ -32,6 +35,22 @@ def resolve_auto(request: TrainRequest, config: RunConfig, folder: Path) -> Trai
     if on_cpu and train.precision == "bf16" and not pays:
         notify(request, "train.precision = bf16 is not known to be faster than float32 with this model and processor")
     return train
+
+
+def tuning_updates(request: TrainRequest, train: TrainConfig, folder: Path, pairs: int) -> TrainConfig:
+    """[train] of `headwise tune` for a model trained here, with more updates and rarer validations for many pairs.
+
+    As measured with up to ten thousand pairs (benchmarks/results/few-pairs_1-core-cpu_2026-11-27.md). A setting that
+    the request has stays, and a resumed run keeps its updates, also with more pairs.
+    """
+    given = {setting.partition("=")[0].strip() for setting in request.settings}
+    if request.recipe != TASKS["translate"].tuning or given & {"train.max_steps", "train.minutes"}:
+        return train
+    updates = max(train.max_steps, min(MOST_TUNING, round(TUNING_PER_PAIR * pairs)))
+    if request.resume and (folder / CONFIG).is_file():
+        updates = read_run(folder)[0].train.max_steps
+    every = train.validate_every * updates // train.max_steps
+    return replace(train, max_steps=updates, **({} if "train.validate_every" in given else {"validate_every": every}))
 
 
 def with_precision(request: TrainRequest, config: RunConfig, folder: Path) -> RunConfig:
