@@ -219,6 +219,17 @@ COLD = {  # with weights converted ahead of time, or, "of a float32 file", while
     "transformers": "import torch; from transformers import MarianMTModel as M; m = M.from_pretrained({hf!r}); "
     "m.generate(torch.tensor([[9, 10, 11, 2]]), num_beams=1, max_new_tokens=14)",
 }
+WEIGHTS = {  # the file that a contender reads
+    "ours int8": "packed/packed.int8",
+    "ours int8 of a float32 file": "headwise/model.safetensors",
+    "ctranslate2 int8": "ctranslate2-int8/model.bin",
+    "ctranslate2 int8 of a float32 file": "ctranslate2-float32/model.bin",
+    "ours float32": "packed/packed.float32",
+    "ours float32, not packed": "headwise/model.safetensors",
+    "ours bfloat16": "packed/packed.bfloat16",
+    "ctranslate2 float32": "ctranslate2-float32/model.bin",
+    "transformers": "transformers/model.safetensors",
+}
 NOT_PACKED = {"int8": "ours int8 of a float32 file", "float32": "ours float32, not packed"}
 PEAK = "; print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')))"
 
@@ -229,6 +240,7 @@ class ColdStarts:
 
     seconds: dict[str, list[float]]  # in each turn
     peak_bytes: dict[str, list[int]]
+    file_bytes: dict[str, int]  # of the weights
 
     def ratio(self, ours: str, theirs: str) -> float:
         """How many times sooner `ours` is there, median of the turns."""
@@ -257,7 +269,8 @@ def cold_start(folder: Path, turns: int = 3, names: Sequence[str] = tuple(COLD))
             peaks[name].append(1024 * int(done.stdout.split()[-2]))
         return took
 
-    return ColdStarts(take_turns({name: (lambda turn, name=name: run(name, turn)) for name in names}, turns, 1), peaks)
+    seconds = take_turns({name: (lambda turn, name=name: run(name, turn)) for name in names}, turns, 1)
+    return ColdStarts(seconds, peaks, {name: (folder / WEIGHTS[name]).stat().st_size for name in names})
 
 
 def pack_all(model: Path, packed: Path) -> None:
@@ -273,10 +286,14 @@ def pack_all(model: Path, packed: Path) -> None:
 def cold_section(found: ColdStarts) -> str:
     """A table of seconds and memory."""
     rows = [
-        [name, spread(seconds), f"{statistics.median(found.peak_bytes[name]) / 2**20:,.0f}"]
+        [
+            *(name, spread(seconds)),
+            *(f"{size / 2**20:,.0f}" for size in (statistics.median(found.peak_bytes[name]), found.file_bytes[name])),
+        ]
         for name, seconds in found.seconds.items()
     ]
-    return f"### Cold start\n\n{machine.table(['contender', 'seconds until the first translation', 'peak MiB'], rows)}"
+    head = ["contender", "seconds until the first translation", "peak MiB", "file MiB"]
+    return f"### Cold start\n\n{machine.table(head, rows)}"
 
 
 def random_turns(count: int, sentences: int, vocab_size: int) -> list[list[Tokens]]:

@@ -1,8 +1,8 @@
 """What mkdocs does besides showing the pages in docs/.
 
 Pages are generated from the code (`reference_pages`) and from benchmarks/results; figures are looked up there
-(`cited_figures`); chapters of the tutorial are executed (`chapters`); links to files outside docs/ lead to their pages
-on the site (`page_links`); formulas become MathML.
+(`cited_figures`, `speed_table`); chapters of the tutorial are executed (`chapters`); links to files outside docs/ lead
+to their pages on the site (`page_links`); formulas become MathML.
 """
 
 import html
@@ -23,6 +23,7 @@ from mkdocs.utils import get_relative_url
 from page_links import PAGES as ROOT_PAGES
 from page_links import SOURCE, linked_files, links_on_site, site_path
 from reference_pages import PAGES, table
+from speed_table import with_speed_table
 
 ROOT = RESULTS.parents[1]
 # The page of the English-German model: of `make sentence-model`, of a release, or another one. In a page of several
@@ -173,7 +174,7 @@ def checked(markdown: str, origin: str) -> str:
         wrong = missing(markdown) + (bare(markdown) if origin.startswith("docs/results/") else [])
         if wrong:
             raise ValueError(f"figures without a file of results: {', '.join(wrong)}")
-        return with_cited(markdown)
+        return with_cited(with_speed_table(markdown, RESULTS))
     except ValueError as error:
         raise PluginError(f"{origin}: {error}") from None
 

@@ -23,7 +23,16 @@ if not (ROOT / "docs" / "hooks").is_dir():
     pytest.skip("the documentation is not part of the source distribution", allow_module_level=True)
 pytest.importorskip("mkdocs")
 
-HOOKS = ("chapters", "cited_figures", "doctests", "formulas", "page_links", "reference_pages", "site_hooks")
+HOOKS = (
+    "chapters",
+    "cited_figures",
+    "doctests",
+    "formulas",
+    "page_links",
+    "reference_pages",
+    "site_hooks",
+    "speed_table",
+)
 
 
 @pytest.fixture(scope="module")
