@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser.axe import violations
+from browser.layout import HEIGHTS, check_layout
 from browser.test_page import COVERED
 from playwright.sync_api import expect
 from tiny_families import HEARING, write_tiny
@@ -114,6 +115,11 @@ def test_a_phone_needs_no_sideways_scrolling(kind: str, opened: Opened) -> None:
         shown.keyboard.press(key)
         drawn(shown)
         assert shown.evaluate("document.documentElement.scrollWidth") == 360, key
+
+
+@pytest.mark.parametrize(("kind", "view"), [("vit", "picture"), ("whisper", "sound")])
+def test_the_layout_of_pictures_and_sounds(opened: Opened, kind: str, view: str) -> None:
+    check_layout(lambda width: opened(kind, f"view={view}&fix=q2", width=width, height=HEIGHTS[width]), view)
 
 
 # --- Pictures
