@@ -106,7 +106,8 @@ def check_steps(found: dict[str, Any], steps: list[WalkStep], walk: str) -> None
 def test_every_step_of_a_decoder_alone_equals_torch(tmp_path: Path, changes: dict[str, Any]) -> None:
     write_tiny(tmp_path, changes["model_type"], changes)
     model, text = headwise.load(tmp_path, "cpu"), "A dog runs."
-    network, ids = model.text_network().network, model.encode(text)
+    reader: Any = model.text_network()
+    network, ids = reader.network, model.encode(text)
     record = model.walks(text)
     for layer, heads in enumerate(record.figure["decoder"].heads):
         for head in range(heads):
