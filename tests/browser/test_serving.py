@@ -138,6 +138,17 @@ def test_a_file_comes_back_translated(opened: Callable[..., Any], model_paths: d
     assert "1 of 1 texts translated" in page.text_content("#status") and page.is_hidden("#job")
 
 
+def test_a_file_is_translated_with_the_glossary(opened: Callable[..., Any]) -> None:
+    page = opened()
+    page.locator("summary").click()
+    page.fill("#terms", "dog = Hund\n\nA = Die")
+    keep = "const plain = fetch; fetch = (url, asked) => (asked.body && (window.sent = asked.body), plain(url, asked));"
+    page.evaluate(keep)
+    page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"A dog runs .\n"})
+    page.wait_for_selector("#status a")
+    assert page.evaluate("sent.get('glossary')") == "dog\tHund\nA\tDie"
+
+
 def choose_long_file(page: Any) -> None:
     lines = "".join(f"Der Hund {number} sieht die Männer .\n" for number in range(4000))
     page.set_input_files("#file", {"name": "lang.txt", "mimeType": "text/plain", "buffer": lines.encode()})

@@ -199,11 +199,13 @@ def test_every_format_is_translated(server: Server, lines: Letters, wanted: Any)
     assert {f".{name.partition('.')[2]}" for name in files} < set(known) == set(ENDINGS)
 
 
-def upload(server: Server, name: str, content: bytes, path: str = "/translate_file", key: str = "") -> tuple[int, Any]:
+def upload(
+    server: Server, name: str, content: bytes, path: str = "/translate_file", key: str = "", glossary: str = ""
+) -> tuple[int, Any]:
     mark = "x" * 20
     fields = "".join(
         f'--{mark}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'
-        for k, v in {**LANGUAGES, "api_key": key}.items()
+        for k, v in {**LANGUAGES, "api_key": key, "glossary": glossary}.items()
     )
     head = f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
     body = f"{fields}{head}".encode() + content + f"\r\n--{mark}--\r\n".encode()
@@ -327,6 +329,21 @@ def test_a_memory_names_its_language_pair(cli: Any, model_path: Path, tmp_path: 
     two = ["serve", model_path, model_path, "--languages", "en-de", "de-en", "--memory"]
     assert "its language pair is unknown; add it to the name" in cli(*two, tmp_path / "m.po").complaint
     assert "no model translates en-fr" in cli(*two, tmp_path / "m.en-fr.po").complaint
+
+
+def test_files_and_jobs_have_glossaries(server: Server, copying: Any, lines: Letters) -> None:
+    asked = lines(6, 12)
+    expected = "\n".join(one.text for one in copying[0].translate(asked, glossary=[("a", "j"), ("b", "k")])) + "\n"
+    content, glossary = ("\n".join(asked) + "\n").encode(), "a\tj\n\nb\tk"
+    status, answer = upload(server, "a.txt", content, glossary=glossary)
+    assert status == 200, answer
+    address = answer["translatedFileUrl"]
+    assert server.ask("GET", address[address.index("/download_file/") :])[1] == expected
+    status, job = upload(server, "a.txt", content, "/v1/documents", glossary=glossary)
+    assert (status, states(server, job, "done")[-1]["state"]) == (202, "done")
+    assert server.ask("GET", job["result"])[1] == expected
+    for path in ("/translate_file", "/v1/documents"):
+        assert upload(server, "a.txt", content, path, glossary="a = j")[0] == 400
 
 
 def test_stored_glossaries_apply_to_all_requests(

@@ -5,10 +5,11 @@ See `jobs` for the jobs and `routes` for what handlers share.
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headwise.serve.jobs import DocumentJob, JobStore
-from headwise.serve.parameters import FILE, RequestError
+from headwise.serve.parameters import FILE, RequestError, TermPairs, glossary_terms
 from headwise.serve.routes import RequestHandlers, file_response, given_key
 
 if TYPE_CHECKING:
@@ -40,20 +41,20 @@ class JobHandlers:
         name = values["file"].filename or ""
         if not name:
             raise RequestError(400, "Invalid request: empty file")
-        source, target = values["source"], values["target"]
+        source, target, terms = values["source"], values["target"], glossary_terms(values)
         if source == "auto":
             self.shared.router.check_target(target)
         else:
             self.shared.router.find(source, target)
         content = await values["file"].read()
         owner = self._owner(given_key(request, values))
-        job = await self.jobs.create(owner, name, content, (source, target), self.translate)
+        job = await self.jobs.create(owner, name, content, (source, target), partial(self.translate, terms))
         return JSONResponse(job_json(job), 202, {"location": f"{JOBS}/{job.id}"})
 
-    async def translate(self, job: DocumentJob) -> None:
+    async def translate(self, terms: TermPairs, job: DocumentJob) -> None:
         """Translate the file of a job."""
         content = await asyncio.to_thread(job.upload.read_bytes)
-        written, _, report = await self.shared.translated_file(job.name, content, *job.languages, job.progress)
+        written, _, report = await self.shared.translated_file(job.name, content, *job.languages, terms, job.progress)
         await self.jobs.storage.write(job.result, written)
         await self.jobs.storage.write(job.report, report)
 

@@ -265,6 +265,7 @@ def _property(parameter: Parameter, limits: RequestLimits) -> dict[str, Any]:
             "oneOf": [{**_list(_list(term) | {"minItems": 2, "maxItems": 2}), "maxItems": limits.terms}, mapping]
         },
         "kept": {**_list(term), "maxItems": limits.terms},
+        "lines": text,
     }
     more = {} if parameter.default is None else {"default": parameter.default}
     more |= {} if parameter.example is None else {"example": parameter.example}

@@ -45,7 +45,7 @@ class Parameter:
     """A parameter of a request."""
 
     name: str
-    kind: str  # "text", "texts" (or a list of them), "prefix", "number", "flag", "file", "terms", "kept"
+    kind: str  # "text", "texts" (or a list of them), "prefix", "number", "flag", "file", "terms", "lines", "kept"
     help: str
     required: bool = False
     default: Any = None
@@ -102,6 +102,12 @@ class Parameter:
         one_line = (replace_surrogates(" ".join(text.split())) for pair in pairs for text in pair)
         return tuple(zip(one_line, one_line, strict=True))
 
+    def _lines(self, value: Any, limits: RequestLimits) -> TermPairs:
+        pairs = [line.split("\t") for line in self._text(value, limits).split("\n") if line.strip()]
+        if wrong := next((pair for pair in pairs if len(pair) != 2), None):
+            raise RequestError(400, f"Invalid request: {self.name}: '{' '.join(wrong)}' is not source TAB target")
+        return self._terms(pairs, limits)
+
     def _kept(self, value: Any, limits: RequestLimits) -> TermPairs:
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise RequestError(400, f"Invalid request: {self.name} must be a list of texts")
@@ -150,7 +156,13 @@ SUGGEST = (
     TARGET,
     KEY,
 )
-FILE = (Parameter("file", "file", "a file to translate", required=True), SOURCE, TARGET, KEY)
+FILE = (
+    Parameter("file", "file", "a file to translate", required=True),
+    SOURCE,
+    TARGET,
+    Parameter("glossary", "lines", "terms with their translations: lines of source TAB target", default=""),
+    KEY,
+)
 NATIVE = (
     Parameter("text", "texts", "a text to translate, or a list of texts", required=True, example="A dog runs."),
     SOURCE,
@@ -172,7 +184,7 @@ def read_values(parameters: tuple[Parameter, ...], values: Mapping[str, Any], li
 
 def glossary_terms(values: Mapping[str, Any]) -> TermPairs:
     """The terms of `glossary` and `keep`; `UserError` for a term without words, or with two translations."""
-    terms = (*values["glossary"], *values["keep"])
+    terms = (*values["glossary"], *values.get("keep", ()))
     Glossary(Term(source, target, "Invalid request: glossary") for source, target in terms)
     return terms
 

@@ -43,6 +43,7 @@ from headwise.serve.parameters import (
     Parameter,
     RequestError,
     RequestLimits,
+    TermPairs,
     glossary_terms,
     read_values,
     replace_surrogates,
@@ -120,7 +121,8 @@ class RequestHandlers:
         name = values["file"].filename or ""
         if not name:
             raise RequestError(400, "Invalid request: empty file")
-        work = self.translated_file(name, await values["file"].read(), values["source"], values["target"])
+        terms, content = glossary_terms(values), await values["file"].read()
+        work = self.translated_file(name, content, values["source"], values["target"], terms)
         written, counts, _ = await self.with_timeout(request, work)
         key, last = secrets.token_hex(16), stored_name(name)
         await self.storage.write(self.folder / key, written)
@@ -129,7 +131,7 @@ class RequestHandlers:
         return {"translatedFileUrl": f"{url}/download_file/{key}.{quote(last)}", **counts}
 
     async def translated_file(
-        self, name: str, content: bytes, source: str, target: str, progress: JobProgress | None = None
+        self, name: str, content: bytes, source: str, target: str, terms: TermPairs, progress: JobProgress | None = None
     ) -> tuple[bytes, dict[str, dict[str, int]], bytes]:
         """A file with its translation, and the numbers of texts that are never translated and of quality warnings.
 
@@ -139,7 +141,7 @@ class RequestHandlers:
         async with self.documents.open(is_html=False) as documents:
             sample, not_translated = await documents.read_file(name, content, languages, self.limits.body)
             source = self.sources(source, [sample])[0]["language"]
-            options = SentenceOptions(source, target)
+            options = SentenceOptions(source, target, terms=terms)
             model, memory = self.router.find(source, target), self.router.memory(options)
             (written,), (found,) = await translate_documents(model, documents, options, memory, progress, self.usage)
             counts = {"notTranslated": not_translated, "warnings": await documents.warnings()}

@@ -27,7 +27,7 @@ from headwise.serve.access import (
 from headwise.serve.files import parse_upload
 from headwise.serve.languages import detect_languages, language_pair_of
 from headwise.serve.models import SentenceOptions, ServedModel, load_served_models
-from headwise.serve.parameters import NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
+from headwise.serve.parameters import FILE, NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
 from headwise.serve.router import ModelRouter
 from headwise.serve.routes import charset_of, public_address, request_values
 from headwise.serve.server import _bind_path
@@ -107,6 +107,16 @@ def test_terms_that_are_none(asked: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UserError) as raised:
         glossary_terms(read_values(NATIVE, NATIVELY | asked, TERMS))
     assert str(raised.value).startswith(f"Invalid request: {complaint}")
+
+
+def test_a_form_has_terms_as_lines() -> None:
+    form = {"file": object(), "source": "en", "target": "de"}
+    assert glossary_terms(read_values(FILE, form, TERMS)) == ()
+    found = glossary_terms(read_values(FILE, form | {"glossary": "a b\tc\r\n\nd\te"}, TERMS))
+    assert found == (("a b", "c"), ("d", "e"))
+    for lines in ("a = b", "a\tb\tc", "a\tb\nc\td\ne\tf", "a\t123456", "a\t"):
+        with pytest.raises(UserError, match="glossary"):
+            glossary_terms(read_values(FILE, form | {"glossary": lines}, TERMS))
 
 
 def test_terms_are_searched_for_in_wider_beams() -> None:

@@ -182,7 +182,8 @@ async function translateFile() {
   if (!chosen) return;
   await during(async () => {
     const body = new FormData();
-    for (const [name, value] of [["file", chosen], ["source", from.value], ["target", to.value], ["api_key", key.value]]) body.append(name, value);
+    const terms = glossary().map((pair) => pair.join("\t")).join("\n");
+    for (const [name, value] of [["file", chosen], ["source", from.value], ["target", to.value], ["glossary", terms], ["api_key", key.value]]) body.append(name, value);
     await (hasJobs ? runJob(chosen.name, body) : translateAtOnce(chosen.name, body));
   });
   file.value = "";
