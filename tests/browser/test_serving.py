@@ -142,8 +142,9 @@ def test_a_file_is_translated_with_the_glossary(opened: Callable[..., Any]) -> N
     page = opened()
     page.locator("summary").click()
     page.fill("#terms", "dog = Hund\n\nA = Die")
-    keep = "const plain = fetch; fetch = (url, asked) => (asked.body && (window.sent = asked.body), plain(url, asked));"
-    page.evaluate(keep)
+    page.evaluate(
+        "() => { const plain = fetch; window.fetch = (url, asked) => (window.sent ??= asked.body, plain(url, asked)); }"
+    )
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"A dog runs .\n"})
     page.wait_for_selector("#status a")
     assert page.evaluate("sent.get('glossary')") == "dog\tHund\nA\tDie"
