@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from browser.axe import violations
+from browser.test_page import SRC, TGT, record_of, trace_of
 
-from headwise.evaluate.pages.document import catalogues
+from headwise.evaluate.pages.document import catalogues, inspection_page
 from headwise.models.load import translation_folder
 from headwise.serve.page import translation_page
 from headwise.serve.web.page import export_page
+from headwise.view.page.contents import page_contents
 
 TEXTS: dict[str, dict[str, str]] = json.loads(catalogues("interface"))
 ADDRESS = "http://headwise.test/"
@@ -24,8 +26,8 @@ SENTENCE = {
     "alignment": [[0, 0], [1, 1]],
 }
 ANSWER = {"source": "en", "translations": [{"text": "Ein Hund", "sentences": [SENTENCE]}]}
-# Elements with data: texts of the model, names of languages, and what is not shown.
-DATA = "#output, .words, .alternatives, .piece, .source, #to, #from, #language, h1, noscript, script"
+# Elements with data: texts of the model, names of keys and languages; and what is not shown.
+DATA = ".spoken, [dir=auto], bdi, svg, .spelled, .words, .alternatives, kbd, select, h1, noscript, script"
 SHOWN = """(data) => {
   const found = [];
   for (const node of document.querySelectorAll("body *")) {
@@ -38,7 +40,8 @@ SHOWN = """(data) => {
 
 def foreign(page: Any, language: str = "de", allowed: Sequence[str] = ()) -> list[str]:
     """What a page shows or says that is no text of the catalogue."""
-    pattern = "|".join(re.sub(r"\\\{\w+\\\}", ".*", re.escape(text)) for text in TEXTS[language].values())
+    one = "|".join(re.sub(r"\\\{\w+\\\}", ".*", re.escape(text)) for text in TEXTS[language].values())
+    pattern = f"(?:{one})(?: (?:{one}))*"
     return [
         text for text in page.evaluate(SHOWN, DATA) if text not in allowed and not re.fullmatch(pattern, text, re.S)
     ]
@@ -115,6 +118,23 @@ def test_the_exported_page_is_in_the_language_of_the_browser(
     assert foreign(page, "fr") == []
     page.click("#guide")
     assert "language=fr" in page.url
+
+
+VIEWS = ["lines", "matrix", "grid", "alignment", "beam", "probabilities"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_views_are_in_the_language_of_the_browser(new_page: Callable[..., Any], tmp_path: Path, view: str) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(inspection_page([page_contents(record_of(SRC, TGT), trace_of(TGT), "toy")]), encoding="utf-8")
+    page = new_page(locale="de-DE", width=390)
+    page.goto(f"{path.as_uri()}#view={view}&layer=1&head=0&fix=q1")
+    page.wait_for_selector("html[data-ready]")
+    page.keyboard.press("?")
+    assert page.get_attribute("html", "lang") == "de"
+    assert foreign(page, allowed=["toy"]) == []
+    wide = "[...document.querySelectorAll('header *')].filter((n) => n.getBoundingClientRect().right > innerWidth + 1)"
+    assert page.evaluate(f"{wide}.map((n) => n.className || n.tagName)") == []
 
 
 @pytest.mark.parametrize("language", list(TEXTS))

@@ -36,7 +36,7 @@ def inspection_page(
         start: the view, part, layer and head that it opens on, by the names in `assets/state.js`.
     """
     data = as_script_json({"inspections": list(inspections), "live": live, "start": dict(start or {})})
-    body = fill_template(asset("page.html"), {"data": data, "tour": catalogues("tour")})
+    body = fill_template(asset("page.html"), {**interface_parts(), "data": data, "tour": catalogues("tour")})
     allowed = ("connect-src 'self'",) if live is not None else ()
     return document(title, "".join(map(asset, STYLES)), body, script_text(ENTRY), allowed)
 

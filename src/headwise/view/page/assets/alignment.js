@@ -7,12 +7,8 @@ import { element } from "./dom.js";
 import { ROWS } from "./inspection.js";
 import { itemsOf } from "./lines.js";
 import { named, textsOf } from "./pieces.js";
+import { t } from "./texts.js";
 import { grouped, linkedUnits } from "./words.js";
-
-const STEPS = {
-  predicts: "that predicts each word",
-  reads: "that reads each word, one step after it was predicted",
-};
 
 export class AlignmentView {
   /** @param {import("./pane.js").Pane} pane @param {string} unit */
@@ -20,11 +16,11 @@ export class AlignmentView {
     this.inspection = pane.inspection;
     this.sources = linkedUnits(pane.inspection, "src", unit);
     this.targets = linkedUnits(pane.inspection, "tgt", unit);
-    const texts = { keys: itemsOf(this.sources), queries: itemsOf(this.targets), keysTitle: `source ${unit}`, queriesTitle: `translation ${unit}` };
+    const texts = { keys: itemsOf(this.sources), queries: itemsOf(this.targets), keysTitle: t(`source-${unit}`), queriesTitle: t(`translation-${unit}`) };
     this.columns = new Columns(texts, pane.store);
     this.step = element("p", { class: "note" });
     this.links = element("output", { class: "links" });
-    const note = `Links as source-target pairs of ${unit}, counted from 0:`;
+    const note = t(`links-${unit}`);
     this.node = element("div", {}, this.step, this.columns.node, element("p", { class: "note" }, note, " ", this.links));
     /** @type {any} */
     this.made = null;
@@ -43,7 +39,7 @@ export class AlignmentView {
     const row = state.row || this.inspection.alignmentRow(weights, state);
     this.made = { from: weights, chosen: state.row, ...linked(grouped(weights, this.targets, this.sources, ROWS.indexOf(row))) };
     const { layer, head } = state;
-    this.step.textContent = `Weights of ${named(layer, "layer")}, ${named(head, "head")}, in the decoder step ${STEPS[/** @type {keyof typeof STEPS} */ (row)]}.`;
+    this.step.textContent = t(`weights-${row}`, { layer: named(layer, "layer"), head: named(head, "head") });
   }
 
   /** What the readout reads: all weights, not the links alone. */

@@ -5,20 +5,14 @@
 import { element, shape } from "./dom.js";
 import { beginning, kind, label, textOf } from "./pieces.js";
 import { ScrollBox } from "./scroll.js";
+import { t } from "./texts.js";
 
 const WIDEST = 96; // CSS pixels between columns; fewer where all columns then fit
 const NARROWEST = 68;
 const EDGES = 8;
 const ROW = 30;
 const LETTER = 7.6; // CSS pixels, on average
-const MEANING = {
-  chosen: "on the path of the translation",
-  finished: "ended, but another was better",
-  kept: "kept for the next step",
-  pruned: "given up",
-};
-const TREE = "Point at a token, or go to it with Tab and the arrow keys, to read the hypothesis that ends there.";
-const PATH = "Greedy search follows one path. A beam of 4 (--beam-size 4, or the field Beam in the explorer) shows what was given up.";
+const STATUSES = ["chosen", "finished", "kept", "pruned"];
 
 export class BeamView {
   /** @param {import("./pane.js").Pane} pane */
@@ -26,9 +20,9 @@ export class BeamView {
     this.store = pane.store;
     this.nodes = pane.inspection.data.beam;
     const branches = this.nodes.some(({ status }) => status !== "chosen");
-    this.detail = element("p", { class: "beam-detail", role: "status" }, branches ? TREE : this.nodes.length ? PATH : "");
-    this.drawing = new ScrollBox("beam");
-    this.toggle = element("button", { type: "button", onclick: () => this.store.set({ pruned: !this.store.state.pruned }) }, "pruned branches");
+    this.detail = element("p", { class: "beam-detail", role: "status" }, branches ? t("beam-tree") : this.nodes.length ? t("beam-path") : "");
+    this.drawing = new ScrollBox(t("view-beam"));
+    this.toggle = element("button", { type: "button", onclick: () => this.store.set({ pruned: !this.store.state.pruned }) }, t("pruned-branches"));
     this.toggle.hidden = !branches;
     this.node = element("div", { class: "beam" }, this.legend(), this.detail, this.drawing.node);
     this.drawn = "";
@@ -40,8 +34,8 @@ export class BeamView {
   }
 
   legend() {
-    const entries = Object.entries(MEANING).map(([status, text]) =>
-      element("span", { class: `key ${status}` }, symbol(status), element("b", {}, status), ` ${text}`),
+    const entries = STATUSES.map((status) =>
+      element("span", { class: `key ${status}` }, symbol(status), element("b", {}, t(`beam-${status}`)), ` ${t(`meaning-${status}`)}`),
     );
     return element("p", { class: "legend" }, ...entries, this.toggle);
   }
@@ -63,7 +57,7 @@ export class BeamView {
   }
 
   nothing() {
-    return element("p", { class: "empty" }, "No search ran: the translation was given.");
+    return element("p", { class: "empty" }, t("no-search"));
   }
 
   /** @param {boolean} withPruned @param {number} apart pixels between columns @returns {SVGElement} */
@@ -79,8 +73,8 @@ export class BeamView {
       hypotheses.append(this.hypothesis(index, place, Math.floor((apart - 20) / LETTER)));
     });
     const [left, width, height] = [start.x - 6, (columns + 0.5) * apart + EDGES, rows * ROW + 24];
-    const label = `Beam search: ${columns} steps, at most ${rows} hypotheses a step`;
-    return shape("svg", { width, height, viewBox: `${left} 0 ${width} ${height}`, role: "group", "aria-label": label }, edges, hypotheses);
+    const name = t("beam-label", { columns, rows });
+    return shape("svg", { width, height, viewBox: `${left} 0 ${width} ${height}`, role: "group", "aria-label": name }, edges, hypotheses);
   }
 
   /** @param {number} index @param {{x: number, y: number}} place @param {number} letters that have room */
@@ -88,7 +82,7 @@ export class BeamView {
     const { piece, status, score, step } = this.nodes[index];
     const show = () => this.describe(index);
     const onkeydown = (/** @type {KeyboardEvent} */ event) => this.onKey(event, index);
-    const name = `step ${step}: ${label(piece)}, ${status}, score ${score.toFixed(2)}`;
+    const name = t("beam-hypothesis", { step, token: label(piece), status: t(`beam-${status}`), score: score.toFixed(2) });
     const described = { role: "button", tabindex: "0", "aria-label": name, "aria-pressed": String(index === this.shown) };
     const group = shape("g", { class: `hypothesis ${status} ${kind(piece)}`, transform: `translate(${x} ${y})`, ...described, onpointerenter: show, onfocus: show, onclick: show, onkeydown });
     this.groups.set(index, group);
@@ -132,7 +126,7 @@ export class BeamView {
     this.shown = index;
     const { log_prob, score, status } = this.nodes[index];
     const text = textOf(path(this.nodes, index));
-    const numbers = `${status}, log-probability ${log_prob.toFixed(2)}, score ${score.toFixed(3)}`;
+    const numbers = t("beam-numbers", { status: t(`beam-${status}`), probability: log_prob.toFixed(2), score: score.toFixed(3) });
     this.detail.replaceChildren(element("bdi", {}, text), element("span", { class: "numbers" }, numbers));
   }
 }

@@ -4,6 +4,7 @@
 import { choice, element, focusOf } from "./dom.js";
 import { ATTENTIONS, PARTS, ROWS, UNITS } from "./inspection.js";
 import { VIEWS, partOf, unitOf } from "./pane.js";
+import { offerLanguages, t } from "./texts.js";
 import { splitsWords } from "./words.js";
 
 export class Controls {
@@ -11,12 +12,14 @@ export class Controls {
   constructor(store, names, help) {
     this.store = store;
     this.names = names;
-    this.views = element("nav", { class: "views", "aria-label": "views" });
+    this.views = element("nav", { class: "views", "aria-label": t("views") });
     this.choices = element("div", { class: "choices" });
     this.theme = element("button", { type: "button", class: "quiet", onclick: () => store.set({ theme: nextTheme(store.state.theme) }) });
-    const helpButton = element("button", { type: "button", class: "quiet", "aria-label": "help and keys", title: "help and keys (?)", onclick: help }, "?");
+    const helpButton = element("button", { type: "button", class: "quiet", "aria-label": t("help"), title: t("help"), onclick: help }, "?");
+    const languages = element("select", { class: "languages", "aria-label": t("choose-language"), hidden: location.protocol === "about:" }); // a frame in a notebook has no address
+    offerLanguages(languages, () => location.reload());
     const name = element("h1", { class: "name" }, "Headwise");
-    this.node = element("header", { class: "top" }, element("div", { class: "bar-top" }, name, this.views, element("span", { class: "space" }), this.theme, helpButton), this.choices);
+    this.node = element("header", { class: "top" }, element("div", { class: "bar-top" }, name, this.views, element("span", { class: "space" }), languages, this.theme, helpButton), this.choices);
     this.shown = "";
   }
 
@@ -31,9 +34,9 @@ export class Controls {
     if (shown === this.shown) return; // rebuilding buttons would take the focus away from them
     this.shown = shown;
     const focused = focusOf(this.node);
-    this.theme.textContent = { auto: "◐ auto", light: "○ light", dark: "● dark" }[theme] ?? theme;
-    this.theme.setAttribute("aria-label", `theme: ${theme}`);
-    this.views.replaceChildren(...this.names.map((name) => this.viewButton(name, VIEWS[name].text, view)));
+    this.theme.textContent = t(`theme-${theme}`);
+    this.theme.setAttribute("aria-label", t("theme", { theme: t(`theme-${theme}`).slice(2) }));
+    this.views.replaceChildren(...this.names.map((name) => this.viewButton(name, t(`view-${name}`), view)));
     this.choices.replaceChildren(...this.rows(options, state));
     focused(this.node);
   }
@@ -47,16 +50,16 @@ export class Controls {
   rows({ parts, stacks, layers, heads, best, splits }, state) {
     const walking = state.view === "walk"; // through one layer and one head, never a mean
     const { stack } = state;
-    const numbers = (/** @type {number[]} */ found, mean = "mean") => [...(walking ? [] : [{ value: null, text: mean }]), ...found.map((value) => ({ value, text: String(value) }))];
+    const numbers = (/** @type {number[]} */ found, mean = t("mean")) => [...(walking ? [] : [{ value: null, text: mean }]), ...found.map((value) => ({ value, text: String(value) }))];
     const { layer, ...chosen } = walking ? { layer: layers.find((number) => number === state.walkLayer) ?? 0, head: state.walkHead < heads ? state.walkHead : 0 } : state;
     const shown = best ?? { layer, head: chosen.head };
     const all = {
-      part: () => choice("attention", parts.map((value) => ({ value, text: ATTENTIONS[value] })), partOf(state), (part) => this.store.set({ part, fix: null, hover: null })),
-      stack: () => choice("stack", stacks.map((value) => ({ value, text: value })), stacks.includes(stack) ? stack : stacks[0], (stack) => this.store.set({ stack, cell: null })),
-      layer: () => choice("layer", numbers(layers, best ? "best" : "mean"), layer, (layer) => this.store.set(walking ? { walkLayer: layer, cell: null } : { layer })),
-      row: () => choice("step", [{ value: "", text: "auto" }, ...ROWS.map((value) => ({ value, text: `${value} the word` }))], state.row, (row) => this.store.set({ row })),
-      head: () => choice("head", numbers(Array.from({ length: heads }, (_, head) => head)), shown.head, (head) => this.store.set(walking ? { walkHead: head, cell: null } : { layer: shown.layer, head })),
-      unit: () => choice("between", UNITS.map((value) => ({ value, text: value })), unitOf(state), (unit) => this.store.set({ unit, fix: null, hover: null })),
+      part: () => choice(t("choose-attention"), parts.map((value) => ({ value, text: ATTENTIONS[value] })), partOf(state), (part) => this.store.set({ part, fix: null, hover: null })),
+      stack: () => choice(t("choose-stack"), stacks.map((value) => ({ value, text: value })), stacks.includes(stack) ? stack : stacks[0], (stack) => this.store.set({ stack, cell: null })),
+      layer: () => choice(t("choose-layer"), numbers(layers, best ? t("best") : t("mean")), layer, (layer) => this.store.set(walking ? { walkLayer: layer, cell: null } : { layer })),
+      row: () => choice(t("choose-step"), [{ value: "", text: t("step-auto") }, ...ROWS.map((value) => ({ value, text: t(`step-${value}`) }))], state.row, (row) => this.store.set({ row })),
+      head: () => choice(t("choose-head"), numbers(Array.from({ length: heads }, (_, head) => head)), shown.head, (head) => this.store.set(walking ? { walkHead: head, cell: null } : { layer: shown.layer, head })),
+      unit: () => choice(t("choose-unit"), UNITS.map((value) => ({ value, text: t(`unit-${value}`) })), unitOf(state), (unit) => this.store.set({ unit, fix: null, hover: null })),
     };
     return VIEWS[state.view].choices.filter((name) => name !== "unit" || splits).map((name) => /** @type {any} */ (all)[name]());
   }

@@ -4,6 +4,7 @@
 import { WEIGHTS, fitted, pixels, scale } from "./colours.js";
 import { element } from "./dom.js";
 import { entropy } from "./inspection.js";
+import { t } from "./texts.js";
 
 const [SMALLEST_HEAD, LARGEST_HEAD] = [60, 144]; // CSS pixels of a picture: a layer's heads in one row, where they can be
 const BESIDE = 20;
@@ -17,7 +18,7 @@ export class GridView {
     /** @type {{layer: number, head: number, button: HTMLElement, canvas: HTMLCanvasElement}[]} */
     this.cells = [];
     const rows = pane.inspection.layers(part).map((layer) => this.row(layer));
-    const note = "Rows are layers, columns heads. Below each picture is how widely the head spreads its attention: the mean entropy of its rows in nats, 0 if all weight is on one token, ln n if n tokens have equal weights.";
+    const note = t("grid-note");
     this.node = element("div", { class: "grid" }, element("p", { class: "note" }, note), ...rows);
     this.drawn = "";
   }
@@ -25,7 +26,7 @@ export class GridView {
   /** @param {number} layer @returns {HTMLElement} */
   row(layer) {
     const heads = Array.from({ length: this.inspection.heads(this.part, layer) }, (_, head) => this.cell(layer, head));
-    return element("div", { class: "grid-row", role: "group", "aria-label": `layer ${layer}` }, element("h3", {}, `layer ${layer}`), ...heads);
+    return element("div", { class: "grid-row", role: "group", "aria-label": t("number-layer", { number: layer }) }, element("h3", {}, t("number-layer", { number: layer })), ...heads);
   }
 
   /** @param {number} layer @param {number} head @returns {HTMLElement} */
@@ -38,12 +39,12 @@ export class GridView {
       {
         type: "button",
         class: "grid-cell",
-        "aria-label": `layer ${layer}, head ${head}, entropy ${nats} nats`,
+        "aria-label": t("grid-cell", { layer, head, nats }),
         onclick: () => this.store.set({ layer, head }),
         ondblclick: () => this.store.set({ layer, head, view: "matrix" }),
       },
       canvas,
-      element("span", { class: "caption" }, element("b", {}, String(head)), ` ${nats} nats`),
+      element("span", { class: "caption" }, element("b", {}, String(head)), ` ${t("nats", { nats })}`),
     );
     this.cells.push({ layer, head, button, canvas });
     return button;

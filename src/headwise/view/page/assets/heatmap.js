@@ -6,6 +6,7 @@ import { colour, css, fitted, hatching, pixels, scale } from "./colours.js";
 import { element } from "./dom.js";
 import { kind, label } from "./pieces.js";
 import { ScrollBox } from "./scroll.js";
+import { t } from "./texts.js";
 
 /** @typedef {{rows: number, columns: number, values: Float32Array}} Numbers */
 /** @typedef {{row: number, column: number}} Cell -1 is the label of a column or row */
@@ -28,7 +29,7 @@ export class Heatmap {
     this.columns = columns;
     this.canvas = element("canvas", { role: "img", tabindex: "0" });
     this.sheet = element("div", {}, this.canvas); // as large as all cells
-    this.scroll = new ScrollBox("matrix", this.sheet);
+    this.scroll = new ScrollBox(t("view-matrix"), this.sheet);
     this.scroll.box.addEventListener("scroll", () => this.redraw());
     this.node = element("div", { class: "heatmap" }, this.scroll.node);
     this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => reader.point(event.pointerType === "touch" ? null : this.cellAt(event)));

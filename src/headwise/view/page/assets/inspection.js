@@ -2,6 +2,7 @@
 // One translation seen from inside: its pieces and words, and the attention weights of every layer and head.
 
 import { walkedThrough } from "./steps.js";
+import { t } from "./texts.js";
 import { grouped, unitsAlong } from "./words.js";
 
 /** @typedef {{rows: number, columns: number, values: Float32Array}} Weights row = query, column = key */
@@ -9,7 +10,7 @@ import { grouped, unitsAlong } from "./words.js";
 
 export const PARTS = ["encoder", "decoder", "cross"];
 /** @type {Record<string, string>} */
-export const ATTENTIONS = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention" };
+export const ATTENTIONS = { encoder: t("attention-encoder"), decoder: t("attention-decoder"), cross: t("attention-cross") };
 export const ROWS = ["predicts", "reads"]; // the two decoder steps that concern a piece of the translation
 export const UNITS = ["words", "tokens"];
 const SQUARES = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2); // what a byte stands for
@@ -127,9 +128,9 @@ export class Inspection {
   /** What keys and queries are called. @param {string} part */
   titles(part) {
     const { reads, writes } = this.data.about;
-    const source = { patches: "picture", times: "sound", pieces: writes ? "source" : "text" }[/** @type {string} */ (reads)] ?? "";
-    const written = { times: "transcript", patches: "caption" }[/** @type {string} */ (reads)] ?? "translation";
-    if (part === "decoder") return { keys: reads ? "read so far" : "text so far", queries: reads ? "writes" : "what comes next" };
+    const source = { patches: t("title-picture"), times: t("title-sound"), pieces: t(writes ? "title-source" : "title-text") }[/** @type {string} */ (reads)] ?? "";
+    const written = { times: t("title-transcript"), patches: t("title-caption") }[/** @type {string} */ (reads)] ?? t("title-translation");
+    if (part === "decoder") return { keys: t(reads ? "title-read" : "title-text-so-far"), queries: t(reads ? "title-writes" : "title-next") };
     return { keys: source, queries: part === "encoder" ? source : written };
   }
 

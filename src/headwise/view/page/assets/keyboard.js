@@ -4,35 +4,32 @@
 import { available, nextTheme } from "./controls.js";
 import { element } from "./dom.js";
 import { partOf, unitOf } from "./pane.js";
+import { t } from "./texts.js";
 import { linkedUnits, unitsAlong } from "./words.js";
 
 /** @typedef {import("./state.js").State} State */
 /** @typedef {import("./inspection.js").Inspection} Inspection */
 
-const KEYS = [
-  ["↑ ↓", "previous and next token, patch or time; in a walk, previous and next step; in its matrix, from cell to cell"],
-  ["Tab", "from button to button; tokens and hypotheses of the beam are buttons, too"],
-  ["s", "from queries to keys, and back"],
-  ["← →", "previous and next head"],
-  ["Shift ← →", "previous and next layer"],
-  ["a", "mean of all layers and heads; in Alignment, the best head"],
-  ["1 … 9", "view"],
-  ["e  d  c", "attention of encoder, of decoder, cross-attention"],
-  ["t", "theme: the system's, light, dark"],
-  ["Esc", "deselect the token"],
-  ["?", "this list"],
+const KEYS = [ // and keys of texts
+  ["↑ ↓", "key-arrows"],
+  ["Tab", "key-tab"],
+  ["s", "key-side"],
+  ["← →", "key-head"],
+  ["Shift ← →", "key-layer"],
+  ["a", "key-mean"],
+  ["1 … 9", "key-view"],
+  ["e  d  c", "key-part"],
+  ["t", "key-theme"],
+  ["Esc", "key-escape"],
+  ["?", "key-help"],
 ];
-const NOTES = [
-  "A row of attention weights sums to one. In the decoder and in cross-attention a row belongs to the position that predicts the token.",
-  "Attention shows where a head read from, not why the model decided as it did.",
-  "Layers, heads and words are counted from 0. The address of the page keeps view, layer, head and token: copy it to share what you see.",
-];
+const NOTES = ["note-rows", "note-why", "note-address"];
 
 /** The dialog with keys and notes. @returns {HTMLDialogElement} */
 export function helpDialog() {
-  const rows = KEYS.map(([key, text]) => element("tr", {}, element("th", { scope: "row" }, element("kbd", {}, key)), element("td", {}, text)));
-  const close = element("button", { type: "button", onclick: () => dialog.close() }, "Close");
-  const dialog = element("dialog", { "aria-label": "help and keys" }, element("h2", {}, "Keys"), element("table", { class: "keys" }, element("tbody", {}, ...rows)), ...NOTES.map((note) => element("p", {}, note)), close);
+  const rows = KEYS.map(([key, text]) => element("tr", {}, element("th", { scope: "row" }, element("kbd", {}, key)), element("td", {}, t(text))));
+  const close = element("button", { type: "button", onclick: () => dialog.close() }, t("close"));
+  const dialog = element("dialog", { "aria-label": t("help") }, element("h2", {}, t("keys-title")), element("table", { class: "keys" }, element("tbody", {}, ...rows)), ...NOTES.map((note) => element("p", {}, t(note))), close);
   return dialog;
 }
 

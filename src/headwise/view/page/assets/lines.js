@@ -3,6 +3,7 @@
 
 import { Columns } from "./columns.js";
 import { kind, label } from "./pieces.js";
+import { t } from "./texts.js";
 import { unitsAlong } from "./words.js";
 
 export class LinesView {
@@ -12,8 +13,8 @@ export class LinesView {
     const texts = {
       keys: itemsOf(unitsAlong(pane.inspection, part, "k", unit)),
       queries: itemsOf(unitsAlong(pane.inspection, part, "q", unit)),
-      keysTitle: `${titles.keys} (keys)`,
-      queriesTitle: `${titles.queries} (queries)`,
+      keysTitle: t("keys-of", { title: titles.keys }),
+      queriesTitle: t("queries-of", { title: titles.queries }),
     };
     this.columns = new Columns(texts, pane.store);
     this.node = this.columns.node;

@@ -5,17 +5,12 @@ import { element } from "./dom.js";
 import { ATTENTIONS, Inspection } from "./inspection.js";
 import { Pane } from "./pane.js";
 import { textOf } from "./pieces.js";
+import { t } from "./texts.js";
 
 /** @typedef {import("./state.js").State} State */
 /** @typedef {{name: string, about: import("./pane.js").About, heads: Record<string, number[]>, figure: import("./figure.js").Figure, example: string}} Model heads: how many in each layer of each part; a text to begin with */
 
 const PAUSE = 250; // milliseconds without a key before the server is asked
-const INVITATIONS = {
-  translation: "Type a text, and its translation follows.",
-  text: "Type a text to see what the model attends to.",
-  patches: "Choose the file of a picture; it stays on this computer.",
-  times: "Choose the file of a sound; it stays on this computer.",
-};
 const LARGEST_FILE = 16 * 1024 * 1024; // bytes
 const pageName = crypto.getRandomValues(new Uint32Array(2)).join("-");
 
@@ -33,22 +28,23 @@ export class Live {
     });
     const { reads, writes } = about.models[0].about;
     this.reads = reads;
-    this.invitation = INVITATIONS[/** @type {"text"} */ (reads === "pieces" ? (writes ? "translation" : "text") : reads || "text")];
+    const invited = reads === "pieces" ? (writes ? "translation" : "text") : reads || "text";
+    this.invitation = t(`invite-${invited}`);
     this.ofFile = reads === "patches" || reads === "times";
     /** @type {{name: string, data: string} | null} */
     this.file = null;
     this.tooLarge = false;
     this.picker = element("input", { id: "file", type: "file", accept: reads === "patches" ? "image/*" : "audio/*", onchange: () => this.pick(this.picker.files[0]) });
     this.source = element("textarea", { id: "source", rows: 2, spellcheck: "false", placeholder: this.invitation, oninput: () => store.set({ text: this.source.value, fix: store.state.fix && { side: "q", index: 0 } }) });
-    this.prefix = element("input", { id: "prefix", spellcheck: "false", autocomplete: "off", placeholder: "nothing", oninput: () => store.set({ prefix: this.prefix.value }) });
+    this.prefix = element("input", { id: "prefix", spellcheck: "false", autocomplete: "off", placeholder: t("prefix-nothing"), oninput: () => store.set({ prefix: this.prefix.value }) });
     this.beam = element("input", { id: "beam", type: "number", min: 1, max: 16, onchange: () => store.set({ beam: Math.min(16, Math.max(1, Number(this.beam.value) || 1)) }) });
     this.status = element("p", { class: "status", role: "status" });
     this.masks = about.models.map((model, number) => new Masks(store, model, number));
     this.node = element(
       "section",
-      { class: "live", "aria-label": "what to read" },
-      this.ofFile ? field(reads === "patches" ? "Picture" : "Sound", this.picker) : field("Text", this.source),
-      ...(reads === "pieces" && writes ? [element("div", { class: "fields" }, field("The translation begins with", this.prefix), field("Beam", this.beam))] : []),
+      { class: "live", "aria-label": t("what-to-read") },
+      this.ofFile ? field(t(reads === "patches" ? "view-picture" : "view-sound"), this.picker) : field(t("text"), this.source),
+      ...(reads === "pieces" && writes ? [element("div", { class: "fields" }, field(t("begins-with"), this.prefix), field(t("beam-size"), this.beam))] : []),
       ...this.masks.map((masks) => masks.node),
       this.status,
     );
@@ -64,7 +60,7 @@ export class Live {
     for (const masks of this.masks) masks.update(state);
     if (this.ofFile ? !this.file : !state.text.trim()) return this.invite();
     for (const asker of this.askers) asker.ask(this.question(state, asker.number));
-    this.status.textContent = this.askers.some((asker) => asker.waiting) ? (this.reads === "pieces" ? "translating …" : "reading …") : this.askers.map((asker) => asker.error).filter(Boolean).join(" ");
+    this.status.textContent = this.askers.some((asker) => asker.waiting) ? (this.reads === "pieces" ? t("translating-live") : t("reading")) : this.askers.map((asker) => asker.error).filter(Boolean).join(" ");
     this.status.classList.toggle("error", this.askers.some((asker) => asker.error));
   }
 
@@ -90,7 +86,7 @@ export class Live {
     for (let i = 0; i < bytes.length && !large; i += 32768) letters += String.fromCharCode(...bytes.subarray(i, i + 32768));
     this.file = large ? null : { name: file.name, data: btoa(letters) };
     this.tooLarge = large;
-    if (large) this.status.textContent = `${file.name} is larger than 16 MB.`;
+    if (large) this.status.textContent = t("too-large", { name: file.name });
     this.store.set({});
   }
 
@@ -119,13 +115,13 @@ export class Live {
   /** @param {number} model @param {string} stack @param {number} layer @param {number} head */
   async walk(model, stack, layer, head) {
     const answer = await post("/api/walk", { ...this.question(this.store.state, model), stack, layer, head });
-    return answer ?? { error: "The server does not answer." };
+    return answer ?? { error: t("no-answer") };
   }
 
   /** The best output with another beam size. @param {number} model @param {number} beam */
   async search(model, beam) {
     const answer = await post("/api/translate", { ...this.question(this.store.state, model), beam_size: beam, page: `${pageName}-tour` });
-    if (!answer?.inspection) return { error: answer?.error ?? "The server does not answer." };
+    if (!answer?.inspection) return { error: answer?.error ?? t("no-answer") };
     const { translation, beam: nodes } = answer.inspection;
     const chosen = nodes.filter((/** @type {any} */ { status }) => status === "chosen");
     return { text: translation, logProb: Math.min(0, ...chosen.map((/** @type {any} */ node) => node.log_prob)) };
@@ -169,7 +165,7 @@ class Asker {
     const found = await post("/api/translate", question, signal);
     if (signal.aborted) return; // a newer question is on its way
     this.waiting = false;
-    this.error = found ? (found.error ?? "") : "The server does not answer.";
+    this.error = found ? (found.error ?? "") : t("no-answer");
     this.done(this, found?.inspection ? found : null);
   }
 }
@@ -185,20 +181,20 @@ class Masks {
     this.buttons = new Map();
     const parts = Object.entries(model.heads).filter(([, layers]) => layers.length);
     this.name = model.name;
-    const clear = element("button", { type: "button", onclick: () => this.clear() }, "silence none");
+    const clear = element("button", { type: "button", onclick: () => this.clear() }, t("silence-none"));
     this.node = element("details", { class: "masks", hidden: !parts.length }, this.summary, element("div", { class: "mask-parts" }, ...parts.map(([part, layers]) => this.part(part, layers))), clear);
   }
 
   /** @param {string} part @param {number[]} layers */
   part(part, layers) {
-    const rows = layers.map((heads, layer) => element("div", { class: "mask-row" }, element("span", {}, `layer ${layer}`), ...Array.from({ length: heads }, (_, head) => this.button(part, layer, head))));
+    const rows = layers.map((heads, layer) => element("div", { class: "mask-row" }, element("span", {}, t("number-layer", { number: layer })), ...Array.from({ length: heads }, (_, head) => this.button(part, layer, head))));
     return element("div", { role: "group", "aria-label": ATTENTIONS[part] }, element("h2", { class: "mask-title" }, ATTENTIONS[part]), ...rows);
   }
 
   /** @param {string} part @param {number} layer @param {number} head */
   button(part, layer, head) {
     const key = `${this.number}-${part}-${layer}-${head}`;
-    const button = element("button", { type: "button", "aria-label": `silence ${ATTENTIONS[part]} layer ${layer} head ${head}`, onclick: () => this.toggle(key) }, String(head));
+    const button = element("button", { type: "button", "aria-label": t("silence", { attention: ATTENTIONS[part], layer, head }), onclick: () => this.toggle(key) }, String(head));
     this.buttons.set(key, button);
     return button;
   }
@@ -220,7 +216,7 @@ class Masks {
     const keys = new Set(state.masks.split(","));
     const silenced = [...this.buttons.keys()].filter((key) => keys.has(key));
     for (const [key, button] of this.buttons) button.setAttribute("aria-pressed", String(keys.has(key)));
-    this.summary.textContent = `Silenced heads of ${this.name}: ${silenced.length || "none"}`;
+    this.summary.textContent = t("silenced", { name: this.name, count: silenced.length || t("none") });
   }
 }
 

@@ -9,6 +9,7 @@ import { helpDialog, keyChange } from "./keyboard.js";
 import { Live } from "./live.js";
 import { Pane, VIEWS } from "./pane.js";
 import { START, Store, beginWith, pointsOut, readHash, writeHash } from "./state.js";
+import { translatePage } from "./texts.js";
 
 /** @type {{inspections: any[], live: any, start: any}} */
 const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}");
@@ -88,6 +89,7 @@ function onKey(event) {
 }
 
 document.getElementById("page")?.append(controls.node, ...(live ? [live.node] : []), body, help);
+translatePage();
 store.subscribe(refresh);
 addEventListener("keydown", onKey);
 addEventListener("hashchange", () => store.set(sound(readHash(location.hash))));

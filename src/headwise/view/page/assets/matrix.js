@@ -6,6 +6,7 @@ import { element } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
 import { numbered, percent, textsOf } from "./pieces.js";
 import { active, sameMark } from "./state.js";
+import { t } from "./texts.js";
 import { unitsAlong } from "./words.js";
 
 export class MatrixView {
@@ -17,7 +18,7 @@ export class MatrixView {
     this.heatmap = new Heatmap(this.rows, this.columns, { point: (cell) => this.point(cell), click: (cell) => this.fix(cell) });
     this.cellText = element("p", { class: "cell-text", "aria-hidden": "true" }, "\u00a0");
     const titles = pane.inspection.titles(part);
-    const legend = `Rows: ${titles.queries} (queries). Columns: ${titles.keys} (keys). Colours are scaled so that small weights stay visible.`;
+    const legend = t("matrix-note", titles);
     this.node = element("div", { class: "matrix" }, element("p", { class: "note" }, legend), this.heatmap.node, this.cellText);
     /** @type {import("./heatmap.js").Cell | null} */
     this.cell = null;
@@ -27,7 +28,7 @@ export class MatrixView {
   update({ weights, state, theme, what }) {
     if (!weights) return;
     this.heatmap.draw(weights, Math.sqrt, WEIGHTS, active(state), theme);
-    this.heatmap.canvas.setAttribute("aria-label", `Matrix of ${what}; the arrow keys move from row to row.`);
+    this.heatmap.canvas.setAttribute("aria-label", t("matrix-of", { what }));
     const { row, column } = this.cell ?? { row: -1, column: -1 };
     const weight = percent(weights.values[row * weights.columns + column]);
     this.cellText.textContent = row >= 0 && column >= 0 ? `${numbered(this.rows, row)} → ${numbered(this.columns, column)}: ${weight}` : "\u00a0";

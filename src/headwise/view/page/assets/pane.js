@@ -14,6 +14,7 @@ import { ProbabilitiesView } from "./probabilities.js";
 import { Readout } from "./readout.js";
 import { ScrollBox } from "./scroll.js";
 import { SoundView } from "./sound.js";
+import { t } from "./texts.js";
 import { TourView } from "./tour.js";
 import { WalkView } from "./walk.js";
 import { unitsAlong } from "./words.js";
@@ -40,6 +41,7 @@ import { unitsAlong } from "./words.js";
 /** @param {Pane} pane @returns {View} */
 function walkOf(pane) {
   const view = new WalkView(pane.walkHost());
+  view.node.lang = "en"; // as the names and sentences of its steps
   const update = (/** @type {Seen} */ { state, theme }) => view.update({ state: { ...state, layer: state.walkLayer, head: state.walkHead }, theme });
   return { node: view.node, update, move: (by) => view.move(by) };
 }
@@ -53,18 +55,18 @@ function tourOf(pane) {
 
 const ofPairs = (/** @type {About} */ { reads, writes }) => reads === "pieces" && writes;
 
-/** @type {Record<string, {text: string, choices: string[], fits?: (about: About) => boolean, make: (pane: Pane, part: string, unit: string) => View}>} */
+/** @type {Record<string, {choices: string[], fits?: (about: About) => boolean, make: (pane: Pane, part: string, unit: string) => View}>} */
 export const VIEWS = {
-  picture: { text: "Picture", choices: ["layer", "head"], fits: ({ reads }) => reads === "patches", make: (pane) => new PictureView(pane) },
-  sound: { text: "Sound", choices: ["part", "layer", "head"], fits: ({ reads }) => reads === "times", make: (pane, part) => new SoundView(pane, part) },
-  lines: { text: "Lines", choices: ["part", "layer", "head", "unit"], make: (pane, part, unit) => new LinesView(pane, part, unit) },
-  matrix: { text: "Matrix", choices: ["part", "layer", "head", "unit"], make: (pane, part, unit) => new MatrixView(pane, part, unit) },
-  grid: { text: "All heads", choices: ["part"], make: (pane, part) => new GridView(pane, part) },
-  alignment: { text: "Alignment", choices: ["layer", "head", "row", "unit"], fits: ofPairs, make: (pane, _, unit) => new AlignmentView(pane, unit) },
-  beam: { text: "Beam", choices: [], fits: (about) => ofPairs(about) && about.traced, make: (pane) => new BeamView(pane) },
-  probabilities: { text: "Probabilities", choices: [], fits: ({ traced }) => traced, make: (pane) => new ProbabilitiesView(pane) },
-  walk: { text: "Walk", choices: ["stack", "layer", "head"], fits: ({ walk }) => walk, make: walkOf },
-  tour: { text: "Tour", choices: [], fits: ({ walk }) => walk, make: tourOf },
+  picture: { choices: ["layer", "head"], fits: ({ reads }) => reads === "patches", make: (pane) => new PictureView(pane) },
+  sound: { choices: ["part", "layer", "head"], fits: ({ reads }) => reads === "times", make: (pane, part) => new SoundView(pane, part) },
+  lines: { choices: ["part", "layer", "head", "unit"], make: (pane, part, unit) => new LinesView(pane, part, unit) },
+  matrix: { choices: ["part", "layer", "head", "unit"], make: (pane, part, unit) => new MatrixView(pane, part, unit) },
+  grid: { choices: ["part"], make: (pane, part) => new GridView(pane, part) },
+  alignment: { choices: ["layer", "head", "row", "unit"], fits: ofPairs, make: (pane, _, unit) => new AlignmentView(pane, unit) },
+  beam: { choices: [], fits: (about) => ofPairs(about) && about.traced, make: (pane) => new BeamView(pane) },
+  probabilities: { choices: [], fits: ({ traced }) => traced, make: (pane) => new ProbabilitiesView(pane) },
+  walk: { choices: ["stack", "layer", "head"], fits: ({ walk }) => walk, make: walkOf },
+  tour: { choices: [], fits: ({ walk }) => walk, make: tourOf },
 };
 const ATTENTION = ["picture", "sound", "lines", "matrix", "grid", "alignment"]; // views of attention weights
 const UNIT = { lines: "tokens", matrix: "tokens", alignment: "words" }; // that these views begin with; all others show tokens
@@ -118,12 +120,12 @@ export class Pane {
     this.inspection = inspection;
     this.made = "";
     const { model, text, translation } = inspection.data;
-    this.node.setAttribute("aria-label", model || "translation");
+    this.node.setAttribute("aria-label", model || t("translation"));
     this.texts.replaceChildren(
-      element("h2", { class: model ? "model" : "spoken" }, model || "input"),
-      new ScrollBox("source text", element("p", { class: "source", dir: "auto" }, text)).node,
-      ...(translation ? [new ScrollBox("translated text", element("p", { class: "translation", dir: "auto" }, ...(unmasked === null ? [translation] : compared(translation, unmasked)))).node] : []),
-      ...(unmasked === null ? [] : [element("p", { class: "unmasked", dir: "auto" }, "with all heads: ", ...compared(unmasked, translation))]),
+      element("h2", { class: model ? "model" : "spoken" }, model || t("input")),
+      new ScrollBox(t("source-text"), element("p", { class: "source", dir: "auto" }, text)).node,
+      ...(translation ? [new ScrollBox(t("translated-text"), element("p", { class: "translation", dir: "auto" }, ...(unmasked === null ? [translation] : compared(translation, unmasked)))).node] : []),
+      ...(unmasked === null ? [] : [element("p", { class: "unmasked", dir: "auto" }, `${t("all-heads")} `, ...compared(unmasked, translation))]),
     );
   }
 
@@ -157,7 +159,7 @@ export class Pane {
     const { view } = state;
     this.made = wanted;
     this.view = missing ? null : VIEWS[view].make(this, part, unitOf(state));
-    const why = VIEWS[view].fits?.(this.inspection.data.about) === false ? "There is nothing here: the model is of another kind, or no trace was recorded." : `This model has no ${ATTENTIONS[part]}, or none was recorded.`;
+    const why = VIEWS[view].fits?.(this.inspection.data.about) === false ? t("other-model") : t("no-attention", { attention: ATTENTIONS[part] });
     const nothing = () => element("p", { class: "empty" }, why);
     this.stage.replaceChildren(this.view?.node ?? nothing());
     this.readout.node.hidden = !this.view || !READ_OUT.includes(view);

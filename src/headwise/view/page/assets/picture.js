@@ -6,6 +6,7 @@ import { choice, element } from "./dom.js";
 import { weightAt } from "./inspection.js";
 import { label, percent } from "./pieces.js";
 import { active, sameMark } from "./state.js";
+import { t } from "./texts.js";
 
 const PICTURE_WIDTH = 560; // CSS pixels of the picture
 const DARK = 0.86;
@@ -37,11 +38,11 @@ export class PictureView {
     const shares = this.shares(weights, mark);
     const greatest = Math.max(...shares, 1e-9);
     this.draw(shares, greatest, mark);
-    const who = mark ? label(this.names[mark.index]) : "All positions on average";
+    const who = mark ? label(this.names[mark.index]) : t("all-positions");
     const rest = 1 - shares.reduce((sum, share) => sum + share, 0);
-    const elsewhere = mark?.side === "k" ? "" : `; ${percent(Math.max(0, rest))} of it is on no patch`;
-    this.note.textContent = `${who}: the brightest patch has ${percent(greatest)} of the attention${elsewhere}. Small shares are drawn brighter than they are. Click a patch to see what it attends to.`;
-    this.canvas.setAttribute("aria-label", `Picture under ${what}. ${this.note.textContent} The arrow keys move from patch to patch.`);
+    const elsewhere = mark?.side === "k" ? [] : [t("on-no-patch", { share: percent(Math.max(0, rest)) })];
+    this.note.textContent = [t("brightest-patch", { who, share: percent(greatest) }), ...elsewhere, t("picture-note")].join(" ");
+    this.canvas.setAttribute("aria-label", t("picture-under", { what, note: this.note.textContent }));
   }
 
   /** The weight of each patch: from the chosen position, or from all. @param {import("./inspection.js").Weights} weights @param {import("./state.js").Mark | null} mark */
@@ -83,9 +84,9 @@ export class PictureView {
     if (String(chosen) === this.chosen) return; // rebuilding buttons would take the focus away from them
     const focused = this.who.contains(document.activeElement);
     this.chosen = String(chosen);
-    const ones = Array.from({ length: before }, (_, index) => ({ value: index, text: this.names[index].replace(/[<>]/g, "") + " token" }));
-    const options = [...ones, { value: "mean", text: "mean of all" }, ...(chosen === "patch" ? [{ value: "patch", text: label(this.names[/** @type {any} */ (fixed).index]) }] : [])];
-    this.who.replaceChildren(choice("looks", options, chosen, (value) => value !== "patch" && this.store.set({ fix: value === "mean" ? null : { side: "q", index: value }, hover: null })));
+    const ones = Array.from({ length: before }, (_, index) => ({ value: index, text: t("special-token", { name: this.names[index].replace(/[<>]/g, "") }) }));
+    const options = [...ones, { value: "mean", text: t("mean-of-all") }, ...(chosen === "patch" ? [{ value: "patch", text: label(this.names[/** @type {any} */ (fixed).index]) }] : [])];
+    this.who.replaceChildren(choice(t("choose-looks"), options, chosen, (value) => value !== "patch" && this.store.set({ fix: value === "mean" ? null : { side: "q", index: value }, hover: null })));
     if (focused) this.who.querySelector('[aria-pressed="true"]')?.focus();
   }
 

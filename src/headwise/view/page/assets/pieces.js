@@ -1,6 +1,8 @@
 // @ts-check
 // How pieces and numbers are written out.
 
+import { t } from "./texts.js";
+
 const BLANK = "▁"; // how a tokenizer shows the blank in front of a piece
 
 /**
@@ -53,7 +55,7 @@ export function percent(share) {
 
 /** @param {number | null} number @param {string} name "layer" or "head" */
 export function named(number, name) {
-  return number === null ? `mean of all ${name}s` : `${name} ${number}`;
+  return number === null ? t(`mean-${name}`) : t(`number-${name}`, { number });
 }
 
 /**

@@ -4,6 +4,7 @@
 import { element } from "./dom.js";
 import { beginning, kind, label, percent } from "./pieces.js";
 import { ScrollBox } from "./scroll.js";
+import { t } from "./texts.js";
 
 const LENS_SHOWN = 5;
 
@@ -16,14 +17,14 @@ export class ProbabilitiesView {
     this.positions = pane.inspection.data.positions;
     this.chips = this.positions.map((position, index) => this.chip(position, index));
     this.detail = element("div", { class: "probabilities-detail", "aria-live": "polite" });
-    const strip = new ScrollBox("pieces of the translation", element("div", { class: "strip" }, ...this.chips));
+    const strip = new ScrollBox(t("output-tokens"), element("div", { class: "strip" }, ...this.chips));
     const words = wordsFor(pane.inspection.data);
     this.title = words.title;
     this.labels = words.whole;
-    const note = `${words.note} ▁ starts a word; grey tokens continue it.`;
+    const note = `${words.note} ${t("choose-one")} ${t("starts-word")}`;
     this.node = this.positions.length
       ? element("div", { class: "probabilities" }, ...(words.whole ? [] : [element("p", { class: "note" }, note), strip.node]), this.detail)
-      : element("p", { class: "empty" }, "No probabilities were recorded, or the network has no head that has any.");
+      : element("p", { class: "empty" }, t("no-probabilities"));
     this.shown = -1;
   }
 
@@ -33,8 +34,8 @@ export class ProbabilitiesView {
     const chip = element(
       "button",
       { type: "button", class: `chip ${kind(position.piece)}`, dir: "auto", onclick: () => this.store.set({ fix: { side: "q", index } }) },
-      element("span", {}, spelled(position.piece || "<next>")),
-      element("small", {}, !position.piece ? "?" : probability === null ? "rare" : percent(probability)),
+      element("span", {}, spelled(position.piece || t("next-token"))),
+      element("small", {}, !position.piece ? "?" : probability === null ? t("rare") : percent(probability)),
     );
     chip.style.setProperty("--weight", `${Math.round(100 * (probability ?? 0))}%`);
     return chip;
@@ -62,7 +63,7 @@ export class ProbabilitiesView {
     const share = Math.exp(candidate.log_prob);
     const force = kind(candidate.piece) === "mark" ? null : this.pane.force; // the end cannot be a beginning
     const name = force
-      ? element("button", { type: "button", dir: "auto", title: "continue from here with this token", onclick: () => force(index, candidate.piece) }, spelled(candidate.piece))
+      ? element("button", { type: "button", dir: "auto", title: t("continue-with"), onclick: () => force(index, candidate.piece) }, spelled(candidate.piece))
       : element("span", { dir: "auto" }, spelled(candidate.piece, this.labels));
     const fill = element("span", { class: "bar" });
     fill.style.setProperty("--weight", `${100 * share}%`);
@@ -73,12 +74,10 @@ export class ProbabilitiesView {
 /** What the head says, in words: what comes next, what stands at a place, or what the whole is. @param {any} data */
 function wordsFor({ about, positions }) {
   if (about.writes) {
-    const what = about.reads ? "Each token of the output with its probability." : "Each token with its probability, given the tokens before it.";
-    return { title: "Most probable tokens", note: `${what} Choose one to see the alternatives.`, whole: false };
+    return { title: t("most-probable"), note: t(about.reads ? "note-output" : "note-given"), whole: false };
   }
   const whole = positions.length === 1 && !positions[0].piece;
-  const note = "Each token with the probability that the head gives it at its position. Choose one to see the alternatives. The head was trained on masked positions.";
-  return { title: whole ? "What the whole is" : "What stands here", note, whole };
+  return { title: t(whole ? "what-whole" : "what-here"), note: t("note-masked"), whole };
 }
 
 /** A piece that stands alone: whether it begins a word is to be seen. @param {string} piece @param {boolean} [plain] a label, which is no piece */
@@ -90,11 +89,11 @@ function spelled(piece, plain = false) {
 /** @param {any} position @param {boolean} plain */
 function lens(position, plain) {
   const rows = position.layers.map((/** @type {any[]} */ candidates, /** @type {number} */ layer) =>
-    element("tr", {}, element("th", { scope: "row" }, `layer ${layer}`), ...candidates.slice(0, LENS_SHOWN).map((found) => lensCell(found, position.piece, plain))),
+    element("tr", {}, element("th", { scope: "row" }, t("number-layer", { number: layer })), ...candidates.slice(0, LENS_SHOWN).map((found) => lensCell(found, position.piece, plain))),
   );
-  const caption = "Predictions after each layer, most probable first (logit lens)";
+  const caption = t("lens");
   const table = element("table", { class: "lens", "aria-label": caption }, element("tbody", {}, ...rows));
-  return element("section", {}, element("h3", {}, "Layer by layer"), element("p", { class: "note" }, caption), new ScrollBox("layer by layer", table).node);
+  return element("section", {}, element("h3", {}, t("layer-by-layer")), element("p", { class: "note" }, caption), new ScrollBox(t("layer-by-layer"), table).node);
 }
 
 /** @param {any} found @param {string} written @param {boolean} plain */
@@ -111,9 +110,9 @@ function residual(position) {
   const bars = position.residual.map((/** @type {number} */ norm, /** @type {number} */ stop) => {
     const fill = element("span", { class: "bar quiet" });
     fill.style.setProperty("--weight", `${(100 * norm) / greatest}%`);
-    return element("li", {}, element("span", {}, stop ? `after layer ${stop - 1}` : "embedding"), fill, element("span", { class: "numbers" }, norm.toFixed(1)));
+    return element("li", {}, element("span", {}, stop ? t("after-layer", { number: stop - 1 }) : t("embedding")), fill, element("span", { class: "numbers" }, norm.toFixed(1)));
   });
-  return element("section", {}, element("h3", {}, "Residual stream norm"), element("ol", { class: "bars" }, ...bars));
+  return element("section", {}, element("h3", {}, t("residual-norm")), element("ol", { class: "bars" }, ...bars));
 }
 
 /** @param {any} position @returns {number | null} null where the piece is not among those recorded */

@@ -5,6 +5,7 @@ import { element } from "./dom.js";
 import { greatest } from "./inspection.js";
 import { numbered, percent } from "./pieces.js";
 import { active } from "./state.js";
+import { t } from "./texts.js";
 
 const SHOWN = 6;
 
@@ -13,7 +14,7 @@ export class Readout {
     this.title = element("h3", {});
     this.bars = element("ol", { class: "bars" });
     this.spoken = element("p", { class: "spoken", "aria-live": "polite" });
-    this.node = element("div", { class: "readout", role: "group", "aria-label": "chosen token" }, this.title, this.bars, this.spoken);
+    this.node = element("div", { class: "readout", role: "group", "aria-label": t("chosen-token") }, this.title, this.bars, this.spoken);
     this.said = "";
   }
 
@@ -27,11 +28,11 @@ export class Readout {
     const mark = active(state);
     const [own, others] = mark?.side === "k" ? [keys, queries] : [queries, keys];
     if (!mark || mark.index >= own.length) {
-      this.title.textContent = "Point at a token, or click to keep it";
+      this.title.textContent = t("point-at-token");
       this.bars.replaceChildren();
       return;
     }
-    const verb = mark.side === "q" ? "attends to" : "is attended to by";
+    const verb = t(mark.side === "q" ? "attends-to" : "attended-by");
     const found = greatest(weights, mark, SHOWN);
     this.title.replaceChildren(element("bdi", {}, numbered(own, mark.index)), ` ${verb}`);
     this.bars.replaceChildren(...found.map(({ index, weight }) => bar(numbered(others, index), weight)));

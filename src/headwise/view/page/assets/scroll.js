@@ -2,6 +2,7 @@
 // A box for what may be larger than the page: its edges fade and arrows stand there where more is to be seen.
 
 import { element } from "./dom.js";
+import { t } from "./texts.js";
 
 const STRIDE = 0.8; // share of the visible width that an arrow goes on by
 
@@ -9,8 +10,8 @@ export class ScrollBox {
   /** @param {string} label for screen readers @param {...(Node | string)} children */
   constructor(label, ...children) {
     this.box = element("div", { class: "scroll", role: "group", "aria-label": label, onscroll: () => this.update() }, ...children);
-    this.back = this.arrow("‹", "scroll back", -1);
-    this.on = this.arrow("›", "scroll on", 1);
+    this.back = this.arrow("‹", t("scroll-back"), -1);
+    this.on = this.arrow("›", t("scroll-on"), 1);
     this.node = element("div", { class: "scroll-frame" }, this.box, this.back, this.on);
     new ResizeObserver(() => requestAnimationFrame(() => this.update())).observe(this.box); // not within its own round
   }

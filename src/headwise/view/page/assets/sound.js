@@ -7,6 +7,7 @@ import { Heatmap } from "./heatmap.js";
 import { weightAt } from "./inspection.js";
 import { label, percent } from "./pieces.js";
 import { active, sameMark } from "./state.js";
+import { t } from "./texts.js";
 
 const CURVE_HEIGHT = 130; // CSS pixels, with the seconds below
 const SECONDS_HEIGHT = 22; // height of those
@@ -28,10 +29,9 @@ export class SoundView {
     this.square.addEventListener("pointerleave", () => this.point(-1));
     this.square.addEventListener("click", (/** @type {PointerEvent} */ event) => this.fix(this.rowAt(event)));
     this.note = element("p", { class: "note" });
-    const legend = part === "encoder" ? "Rows: queries, columns: keys, both in seconds." : "Rows: tokens of the transcript, columns: seconds of the recording.";
-    const behind = this.keys.length > this.times.loudness.length ? " The last column is the silence behind the sound." : "";
-    const scaled = " The strongest colour is the greatest share of a stretch of the sound.";
-    this.node = element("div", { class: "sound-view" }, this.note, this.curve, part === "encoder" ? this.square : this.heatmap.node, element("p", { class: "note" }, legend + behind + scaled));
+    const legend = t(part === "encoder" ? "sound-square" : "sound-rows");
+    const behind = this.keys.length > this.times.loudness.length ? [t("sound-silence")] : [];
+    this.node = element("div", { class: "sound-view" }, this.note, this.curve, part === "encoder" ? this.square : this.heatmap.node, element("p", { class: "note" }, [legend, ...behind, t("sound-scale")].join(" ")));
     this.kept = { weights: /** @type {any} */ (null), theme: "", image: /** @type {any} */ (null) };
   }
 
@@ -42,7 +42,7 @@ export class SoundView {
     if (this.part === "encoder") this.drawSquare(weights, mark, theme);
     else this.heatmap.draw(weights, this.place(weights), WEIGHTS, mark, theme);
     const canvas = this.part === "encoder" ? this.square : this.heatmap.canvas;
-    canvas.setAttribute("aria-label", `Rows of ${what} over the seconds; the arrow keys move from row to row.`);
+    canvas.setAttribute("aria-label", t("sound-of", { what }));
     const { left, size } = this.part === "encoder" ? { left: NAMES_WIDTH, size: this.size(weights) } : this.heatmap;
     this.drawCurve(weights, mark, left, size);
     this.say(weights, mark);
@@ -119,10 +119,10 @@ export class SoundView {
 
   /** @param {import("./inspection.js").Weights} weights @param {import("./state.js").Mark | null} mark */
   say(weights, mark) {
-    const who = mark?.side === "q" ? label(this.queries[mark.index] ?? "") : "All rows on average";
+    const who = mark?.side === "q" ? label(this.queries[mark.index] ?? "") : t("all-rows");
     const shares = this.shares(weights, mark);
     const best = shares.indexOf(Math.max(...shares));
-    this.note.textContent = `${who}: most at ${label(this.keys[best])}, ${percent(shares[best])}. Blue is attention, grey how loud it is.`;
+    this.note.textContent = t("most-at", { who, place: label(this.keys[best]), share: percent(shares[best]) });
     this.curve.setAttribute("aria-label", this.note.textContent);
   }
 
