@@ -59,7 +59,7 @@ def test_a_frame_has_its_height_and_a_text_form() -> None:
 
 def test_the_views_of_a_record_are_those_of_the_page() -> None:
     """Names as `pane.js` has them, in its order; and the same conditions."""
-    names = re.findall(r"^  (\w+): \{ text: ", asset("pane.js"), re.MULTILINE)
+    names = re.findall(r"^  (\w+): \{ choices: ", asset("pane.js"), re.MULTILINE)
     everything: set[str] = set()
     pixels = Patches(np.zeros((4, 4, 3), np.uint8), 2, 2, 1)
     picture = record(Axis(list("abcde"), of=pixels), Axis(), **NOTHING)
