@@ -38,9 +38,8 @@ def test_a_translation_has_the_keys_and_placeholders_of_the_original(language: s
 def test_every_text_is_used_and_every_text_that_is_asked_for_exists() -> None:
     whole = "\n".join(sources())
     asked = {next(filter(None, groups)) for groups in ASKED.findall(whole)}
-    others = set(
-        ["data", "title", "style", "policy", "body", "script", "tour", "library", "models", "worker", "interface"]
-    )  # of templates
+    names = ("data", "title", "style", "policy", "body", "script", "tour", "library", "models", "worker", "interface")
+    others = {*names}  # of templates
     keys = set(TEXTS["en"]) - {"language"}  # the name of the language, in the menu
     patterns = {one: re.compile(re.sub(r"\\\$\\\{.*?\\\}", r"[\\w-]+", re.escape(one))) for one in asked - others}
     assert [one for one, pattern in patterns.items() if not any(map(pattern.fullmatch, keys))] == []
