@@ -65,11 +65,10 @@ def check_layout(open_page: Callable[[int], Any], name: str) -> None:
     """Check a page at every width, and that it is the same when `open_page` opens it anew."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for width in HEIGHTS:
-        drawn = []
-        for _ in range(2):
-            shown = open_page(width)
-            settled(shown)
-            drawn.append(shown.evaluate(DRAWN))
+        before, shown = open_page(width), open_page(width)
+        settled(before)
+        settled(shown)
+        drawn = (before.evaluate(DRAWN), shown.evaluate(DRAWN))
         shown.screenshot(path=SCREENSHOTS / f"{name}-{width}.png", full_page=True, animations="disabled")
         assert [pair for pair in zip(*drawn, strict=True) if pair[0] != pair[1]] == [], width
         assert shown.evaluate("document.documentElement.scrollWidth") <= width

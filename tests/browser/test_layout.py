@@ -29,7 +29,8 @@ VIEWS = {
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, model_paths: dict[str, Path]) -> Path:
     model: Any = headwise.load(model_paths["transformer"], "cpu")
-    contents = page_contents(*model.look_inside(TEXT), "a model", walks=model.walks(TEXT))
+    record, trace = model.look_inside(TEXT)
+    contents = page_contents(record, trace, "a model", walks=model.walks(TEXT))
     path = tmp_path_factory.mktemp("layout") / "page.html"
     path.write_text(inspection_page([contents]), encoding="utf-8")
     return path
