@@ -65,10 +65,13 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> UserError:
 
     >>> str(unknown("recipe", "tinny", ["tiny", "base"]))
     "unknown recipe 'tinny'; did you mean 'tiny'? (valid: base, tiny)"
+    >>> str(unknown("metric", "bleu", ["BLEU", "TER"]))
+    "unknown metric 'bleu'; did you mean 'BLEU'? (valid: BLEU, TER)"
     """
     from difflib import get_close_matches  # slow to import, and needed only here
 
     names = sorted(valid)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"; did you mean '{near[0]}'?" if near else ""
+    in_lower_case = {one.lower(): one for one in names}
+    near = get_close_matches(name.lower(), in_lower_case, n=1, cutoff=0.5)
+    hint = f"; did you mean '{in_lower_case[near[0]]}'?" if near else ""
     return UserError(f"unknown {kind} '{name}'{hint} (valid: {', '.join(names)})")

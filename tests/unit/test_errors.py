@@ -10,7 +10,7 @@ from headwise.errors import UserError, unknown
     [
         ("tinny", "; did you mean 'tiny'?"),
         ("bsae", "; did you mean 'base'?"),
-        ("BIGG", ""),
+        ("BIGG", "; did you mean 'big'?"),
         ("quite another", ""),
         ("", ""),
     ],
