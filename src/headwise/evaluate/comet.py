@@ -65,7 +65,8 @@ class Comet:
 
     def get_signature(self) -> Signature:
         """The signature."""
-        return Signature({"nrefs": 1, "comet": _package().__version__, "model": self._model, "precision": "float32"})
+        model = self._model.removeprefix(FETCH)
+        return Signature({"nrefs": 1, "comet": _package().__version__, "model": model, "precision": "float32"})
 
 
 def _check_references(name: str, number: int) -> None:

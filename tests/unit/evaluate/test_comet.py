@@ -93,6 +93,20 @@ def test_nothing_is_translated_for_a_metric_that_is_missing(model: str, monkeypa
         evaluate_model(translator, SOURCES, [REFERENCES], metrics=["comet"])  # type: ignore[arg-type]
 
 
+def test_only_a_name_of_the_hub_is_downloaded(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(name: str) -> str:
+        if name != "owner/rater":
+            raise KeyError(name)
+        return f"{model.partition(':')[2]}/checkpoints/model.ckpt"
+
+    monkeypatch.setattr(sys.modules["comet"], "download_model", download, raising=False)
+    assert "|model:owner/rater|" in measures(["comet:hf:owner/rater"])[0].signature()
+    with pytest.raises(UserError, match="cannot be downloaded"):
+        measures(["comet:hf:owner/other"])
+    with pytest.raises(UserError, match="a download is comet:hf:"):
+        measures(["comet:owner/rater"])
+
+
 def test_runs_are_compared_by_it(model: str) -> None:
     group = Group("a", [SimpleNamespace(name="a-1")])  # type: ignore[list-item]
     test = EvaluationSet("news", SOURCES, [REFERENCES])
