@@ -377,6 +377,28 @@ def test_every_allocation_of_a_stepwise_search_may_fail(
 
 
 @pytest.mark.compiles
+def test_memory_that_is_kept_gives_way_to_larger_blocks(
+    build: Build, scarce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(c, "library", lambda: scarce)
+    held = c.ctypes.c_long.in_dll(scarce, "blocks_held")
+    model = pack_network(build(3.0, d_model=64, vocab_size=30, tied_embeddings="none"), "float32")
+
+    def kept(*lengths: int) -> int:
+        """The blocks that are kept after batches of sources of these lengths."""
+        for length in lengths:
+            sources = [[4 + i % 20, *[5] * length] for i in range(20)]
+            decode_tokens(engine_of(model), sources, replace(CONFIG, batch_tokens=100_000))
+        before = held.value
+        c.needed().headwise_free_blocks()
+        return before - held.value
+
+    c.needed().headwise_free_blocks()
+    alone = kept(200)
+    assert 0 < kept(50, 100, 200) <= alone
+
+
+@pytest.mark.compiles
 @pytest.mark.parametrize("compute", ["float32", "int8"])
 def test_every_allocation_for_prompts_may_fail(scarce: Any, compute: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a search after prompts, and of log-probabilities; nothing leaks."""

@@ -5,17 +5,14 @@
 #include "allocation.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #define SMALLEST (64 << 10) /* bytes; smaller blocks come from the heap */
 #define MOST_BLOCKS 64
 #define MOST_BYTES (128 << 20)
+#define HEADER 64 /* bytes in front of a block, with its size */
 
-typedef struct Block {
-    void *bytes;
-    int64_t size;
-} Block;
-
-static Block kept[MOST_BLOCKS];
+static void *kept[MOST_BLOCKS]; /* the longest kept first */
 static int n_kept;
 static int64_t bytes_kept;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
@@ -26,46 +23,63 @@ static int lock(void) { return !atomic_flag_test_and_set_explicit(&busy, memory_
 
 static void unlock(void) { atomic_flag_clear_explicit(&busy, memory_order_release); }
 
-/* The smallest block that is kept and large enough, but not by more than half; NULL if there is none. */
+int64_t block_size(const void *block) { return *(const int64_t *)((const char *)block - HEADER); }
+
+static void free_block(void *block) { free((char *)block - HEADER); }
+
+static void *remove_kept(int at) {
+    void *block = kept[at];
+    bytes_kept -= block_size(block);
+    memmove(kept + at, kept + at + 1, sizeof(void *) * (size_t)(--n_kept - at));
+    return block;
+}
+
+/* The smallest block that is kept and large enough. Without one, NULL: blocks that are kept are freed for the new one, so that
+   memory which nothing uses does not add to it. */
 static void *best_fit(int64_t size) {
     int best = -1;
     for (int i = 0; i < n_kept; i++) {
-        const int64_t found = kept[i].size;
-        if (found >= size && found <= size + size / 2 && (best < 0 || found < kept[best].size)) best = i;
+        const int64_t found = block_size(kept[i]);
+        if (found >= size && (best < 0 || found < block_size(kept[best]))) best = i;
     }
-    if (best < 0) return NULL;
-    void *bytes = kept[best].bytes;
-    bytes_kept -= kept[best].size;
-    kept[best] = kept[--n_kept];
-    return bytes;
+    if (best >= 0) return remove_kept(best);
+    for (int64_t freed = 0; freed < size && n_kept;) {
+        freed += block_size(kept[0]);
+        free_block(remove_kept(0));
+    }
+    return NULL;
 }
 
 void *take_block(int64_t size) {
-    void *bytes = NULL;
+    void *block = NULL;
     if (size >= SMALLEST && lock()) {
-        bytes = best_fit(size);
+        block = best_fit(size);
         unlock();
     }
-    return bytes ? bytes : aligned_alloc(64, (size + 127) / 64 * 64);
+    if (block) return block;
+    size = (size + 127) / 64 * 64;
+    char *bytes = aligned_alloc(64, HEADER + size);
+    if (!bytes) return NULL;
+    *(int64_t *)bytes = size;
+    return bytes + HEADER;
 }
 
-void give_block(void *block, int64_t size) {
-    if (block && size >= SMALLEST && lock()) {
-        const int keep = n_kept < MOST_BLOCKS && bytes_kept + size <= MOST_BYTES;
+void give_block(void *block) {
+    if (!block) return;
+    if (block_size(block) >= SMALLEST && lock()) {
+        const int keep = n_kept < MOST_BLOCKS && bytes_kept + block_size(block) <= MOST_BYTES;
         if (keep) {
-            kept[n_kept++] = (Block){block, size};
-            bytes_kept += size;
+            kept[n_kept++] = block;
+            bytes_kept += block_size(block);
         }
         unlock();
         if (keep) return;
     }
-    free(block);
+    free_block(block);
 }
 
 void headwise_free_blocks(void) {
     if (!lock()) return;
-    for (int i = 0; i < n_kept; i++) free(kept[i].bytes);
-    n_kept = 0;
-    bytes_kept = 0;
+    while (n_kept) free_block(remove_kept(0));
     unlock();
 }

@@ -11,8 +11,11 @@
 /* At least `size` bytes of undefined content, aligned to 64 bytes; NULL if out of memory. */
 void *take_block(int64_t size);
 
-/* Gives a block back; `size` as it was taken, and NULL is allowed. */
-void give_block(void *block, int64_t size);
+/* The bytes that a block has. */
+int64_t block_size(const void *block);
+
+/* Gives a block back; NULL is allowed. */
+void give_block(void *block);
 
 /* Frees the blocks that are kept. */
 EXPORT void headwise_free_blocks(void);

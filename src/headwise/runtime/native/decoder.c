@@ -111,12 +111,14 @@ int project_memory(Decoding *s, const float *memory, int first, int sentences, i
 
 /* --- The cache --- */
 
-static int grow_buffer(float **buffer, int64_t used, int64_t before, int64_t capacity, int64_t width) {
+/* At least `capacity` rows of a width, which is lowered to the rows of the new buffer. */
+static int grow_buffer(float **buffer, int64_t used, int64_t capacity, int64_t width, int64_t *least) {
     float *bigger = take_floats(capacity * width);
     if (!bigger) return OUT_OF_MEMORY;
     if (used) memcpy(bigger, *buffer, 4 * (size_t)(used * width));
-    give_floats(*buffer, before * width);
+    give_block(*buffer);
     *buffer = bigger;
+    *least = MIN(*least, block_size(bigger) / 4 / width);
     return 0;
 }
 
@@ -135,22 +137,24 @@ static void compact_cache(Decoding *s, const int32_t *to, int64_t kept) {
     s->n_slots = kept;
 }
 
-/* After a failure, layers have different capacities: those that have grown give their blocks back too small. */
 int grow_cache(Decoding *s, int64_t capacity) {
+    int64_t least = 2 * capacity; /* a kept block may be larger than needed, which saves growing it later */
     for (int l = 0; l < s->model->n_decoder_layers; l++) {
         const Attention *a = &s->model->decoder[l].self;
         const int64_t k_width = (int64_t)a->kv_heads * a->d_k, v_width = (int64_t)a->kv_heads * a->d_v;
         if (is_cancelled(&s->scratch)) return CANCELLED;
-        TRY(grow_buffer(&s->self_k[l], s->n_slots, s->capacity, capacity, k_width));
-        TRY(grow_buffer(&s->self_v[l], s->n_slots, s->capacity, capacity, v_width));
+        TRY(grow_buffer(&s->self_k[l], s->n_slots, capacity, k_width, &least));
+        TRY(grow_buffer(&s->self_v[l], s->n_slots, capacity, v_width, &least));
     }
-    s->capacity = capacity;
+    s->capacity = least;
     return 0;
 }
 
 int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths, int hypotheses, int64_t stride, int length) {
     Decoding *s = members[0];
-    if (s->n_slots + rows <= s->capacity) return 0;
+    int64_t held = s->capacity; /* of every member */
+    for (int m = 1; m < count; m++) held = MIN(held, members[m]->capacity);
+    if (s->n_slots + rows <= held) return 0;
     int32_t *alive = reserve(&s->live, 4 * (s->n_slots + 1));
     if (!alive) return OUT_OF_MEMORY;
     memset(alive, 0, 4 * (size_t)s->n_slots);
@@ -170,8 +174,8 @@ int reserve_slots(Decoding *const *members, int count, int rows, int32_t *paths,
             for (int t = 0; t < length; t++) paths[h * stride + t] = alive[paths[h * stride + t]];
     }
     const int64_t most = s->n_slots + rows * MAX(stride - length, 1); /* enough if all of these rows stay live */
-    if (most <= s->capacity || 2 * (s->n_slots + rows) <= s->capacity) return 0;
-    const int64_t capacity = MIN(most, MAX(s->capacity + s->capacity / 2, s->n_slots + 8 * (int64_t)rows));
+    if (most <= held || 2 * (s->n_slots + rows) <= held) return 0;
+    const int64_t capacity = MIN(most, MAX(held + held / 2, s->n_slots + 8 * (int64_t)rows));
     for (int m = 0; m < count; m++)
         TRY(grow_cache(members[m], capacity));
     return 0;

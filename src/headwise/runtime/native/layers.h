@@ -74,6 +74,5 @@ int grow_cache(Decoding *s, int64_t held);
 
 /* Aligned memory; NULL if there is none. */
 static inline float *take_floats(int64_t count) { return take_block(4 * count); }
-static inline void give_floats(float *floats, int64_t count) { give_block(floats, 4 * count); }
 
 #endif

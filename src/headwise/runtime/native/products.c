@@ -19,15 +19,14 @@ int headwise_version(void) { return HEADWISE_VERSION; }
 void *reserve(Buffer *buffer, int64_t size) {
     if (!buffer->bytes || buffer->size < size) { /* never NULL for size 0, since NULL means out of memory */
         release(buffer);
-        size += size / 2 + 64;
-        buffer->bytes = take_block(size);
-        buffer->size = buffer->bytes ? size : 0;
+        buffer->bytes = take_block(size + size / 2 + 64);
+        buffer->size = buffer->bytes ? block_size(buffer->bytes) : 0;
     }
     return buffer->bytes;
 }
 
 void release(Buffer *buffer) {
-    give_block(buffer->bytes, buffer->size);
+    give_block(buffer->bytes);
     *buffer = (Buffer){0};
 }
 

@@ -38,7 +38,6 @@ static Decoding *start(const Transformer *model, Sources sources, const int32_t 
         s->offsets[i] = total;
         total += round_up(lengths[i]);
     }
-    s->source_rows = total;
     for (int l = 0; complete && l < layers; l++) {
         const Attention *a = &model->decoder[l].cross;
         s->cross_k[l] = take_floats(total * a->heads * a->d_k);
@@ -65,11 +64,10 @@ Decoding *headwise_start_vectors(const Transformer *model, const float *vectors,
 void headwise_end(Decoding *s) {
     if (!s) return;
     for (int l = 0; l < s->model->n_decoder_layers; l++) {
-        const Attention *self = &s->model->decoder[l].self, *cross = &s->model->decoder[l].cross;
-        if (s->cross_k) give_floats(s->cross_k[l], s->source_rows * cross->heads * cross->d_k);
-        if (s->cross_v) give_floats(s->cross_v[l], s->source_rows * cross->heads * cross->d_v);
-        if (s->self_k) give_floats(s->self_k[l], s->capacity * self->kv_heads * self->d_k);
-        if (s->self_v) give_floats(s->self_v[l], s->capacity * self->kv_heads * self->d_v);
+        if (s->cross_k) give_block(s->cross_k[l]);
+        if (s->cross_v) give_block(s->cross_v[l]);
+        if (s->self_k) give_block(s->self_k[l]);
+        if (s->self_v) give_block(s->self_v[l]);
     }
     free(s->cross_k);
     free(s->cross_v);

@@ -83,7 +83,6 @@ typedef struct Decoding {
     int sentences;
     int *lengths;       /* of the sources or prompts */
     int64_t *offsets;   /* start of each source, in rounded lengths */
-    int64_t source_rows; /* the sum of all rounded lengths */
     int *prompt_lengths;
     int64_t *prompt_offsets, n_prompt_slots; /* first slot of each prompt; their number, 0: no prompts */
     float *prompt_states; /* (sentence, d_model), after the last token of each prompt; NULL: no prompts */
