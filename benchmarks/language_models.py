@@ -5,8 +5,10 @@
 MODEL is a folder in the Hugging Face layout, such as SmolLM2-135M-Instruct: `headwise import FILE.gguf a`, then
 `headwise export a MODEL --to hf`. FILE is the same model for llama.cpp, which writes it in each precision itself.
 
-Every contender has its own process and the same weights, in float32 and in 8 bits: one scale for each output in
-Headwise and CTranslate2, one for each 32 weights in llama.cpp (Q8_0). Its Q4_0 has fewer bits and is for information.
+Every contender has its own process and the same weights, in float32, 8 bits and, without CTranslate2, 4 bits. In 8
+bits there is one scale for each output in Headwise and CTranslate2, and one for each 32 weights in llama.cpp (Q8_0);
+in 4 bits one for each 32 weights in both (Q4_0). Compile llama.cpp with the instructions of the processor, which the
+results name: `CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary llama-cpp-python llama-cpp-python`.
 A turn is one prompt of random ids: the seconds until the first token, and those of all further tokens, whose end token
 is suppressed. Ratios are those within a turn. Prompts of CTranslate2 and Headwise give the logits of the last position.
 Writes `results/language-models_*`.
@@ -35,8 +37,8 @@ from headwise.runtime.checkpoint.pretrained_folder import read_pretrained_folder
 
 Result = tuple[float, float, list[int]]  # seconds until the first token, and of the others; the tokens
 Continue = Callable[[list[int], int], Result]
-FILE_TYPES = {"float32": 0, "int8": 7, "4 bits": 2}  # of llama.cpp: F32, Q8_0, Q4_0
-PRECISIONS = ("float32", "int8", "4 bits")
+FILE_TYPES = {"float32": 0, "int8": 7, "int4": 2}  # of llama.cpp: F32, Q8_0, Q4_0
+IN_CTRANSLATE2 = ("float32", "int8")
 SPECIAL = {"unk_token": "<0>", "bos_token": "<1>", "eos_token": "<2>"}
 TINY = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 300}
 
@@ -138,7 +140,7 @@ def convert_for_ctranslate2(model: Path, folder: Path) -> None:
     """`model` in both precisions."""
     from ctranslate2.converters import TransformersConverter
 
-    for precision in PRECISIONS[:2]:
+    for precision in IN_CTRANSLATE2:
         TransformersConverter(str(model)).convert(str(folder / precision), quantization=precision)
 
 
@@ -154,6 +156,13 @@ def quantise_for_llama_cpp(file: Path, folder: Path) -> dict[str, Path]:
         if library.llama_model_quantize(os.fsencode(file), os.fsencode(made[precision]), settings):
             raise SystemExit(f"llama.cpp does not write {file} in {precision}")
     return made
+
+
+def system_info() -> str:
+    """The instructions that llama.cpp was compiled for, in its own words."""
+    import llama_cpp as library
+
+    return library.llama_print_system_info().decode().strip()
 
 
 # --- Measurements ---
@@ -178,7 +187,7 @@ def rows(results: dict[str, list[Result]], threads: int, prompt: int, length: in
             f"{count / statistics.median(result[part] for result in found):.1f}"
             for part, count in enumerate((prompt, length - 1))
         ]
-        own = results[f"Headwise {'int8' if '4 bits' in name else name.split(' ', 1)[1]}"]
+        own = results[f"Headwise {name.split(' ', 1)[1]}"]
         ratios = [speed_ratio([result[part] for result in own], [result[part] for result in found]) for part in (0, 1)]
         made.append([threads, name, *speeds, *("" if found is own else ratio for ratio in ratios)])
     return made
@@ -213,8 +222,8 @@ def main() -> None:
         draw = np.random.default_rng(1)
         prompts = [draw.integers(10, vocab_size, options.prompt).tolist() for _ in range(options.turns + 1)]
         for threads in options.threads:
-            jobs = {f"Headwise {p}": (ours, model, p, threads) for p in PRECISIONS[:2]}
-            jobs |= {f"CTranslate2 {p}": (ctranslate2, folder, p, threads) for p in PRECISIONS[:2]}
+            jobs = {f"Headwise {p}": (ours, model, p, threads) for p in FILE_TYPES}
+            jobs |= {f"CTranslate2 {p}": (ctranslate2, folder, p, threads) for p in IN_CTRANSLATE2}
             jobs |= {f"llama.cpp {p}": (llama_cpp, file, p, threads, _ends(model)) for p, file in files.items()}
             workers = {name: Worker(*job, threads=threads) for name, job in jobs.items()}
             results = measured(workers, prompts, options.length)
@@ -226,7 +235,7 @@ def main() -> None:
     head = ["threads", "contender", "prompt, tokens/s", "continuation, tokens/s"]
     text = machine.table([*head, "prompt: ours is faster by", "continuation: ours is faster by"], table)
     path = machine.result_path("language-models")
-    sections = [__doc__.split("\n\n", 3)[3].strip(), text]
+    sections = [__doc__.split("\n\n", 3)[3].strip(), *([f"llama.cpp: {system_info()}"] if files else []), text]
     machine.write_result(path, "Language models compared with CTranslate2 and llama.cpp", about, sections, data)
     print(f"{text}\nwritten to {path}.md")
 
