@@ -102,7 +102,7 @@ def test_another_language_is_chosen_and_nothing_is_lost(served: Callable[..., An
 def test_the_exported_page_is_in_the_language_of_the_browser(
     new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path
 ) -> None:
-    export_page(translation_folder(model_paths["transformer"]), tmp_path / "page.html")
+    export_page([translation_folder(model_paths["transformer"])], tmp_path / "page.html")
     page = new_page(locale="de-DE")
     page.goto((tmp_path / "page.html").as_uri())
     page.wait_for_selector("#translate:not([disabled])", state="attached")

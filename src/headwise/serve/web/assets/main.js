@@ -182,7 +182,9 @@ function openLater(figure) {
 function writeTexts() {
   translatePage();
   for (const one of to.options) one.textContent = targetName(one.value);
+  const toured = guide && !guide.panel.hidden;
   if (look) openLater(look.figure);
+  if (toured) guide?.open(true);
   if (!start.disabled && chosen >= 0) choose(chosen);
   said();
 }

@@ -97,10 +97,9 @@ export class TourView {
     const turn = (/** @type {number} */ by) => element("button", { type: "button", onclick: () => this.go(this.names[this.names.indexOf(this.card) + by]) });
     [this.back, this.on] = [turn(-1), turn(1)];
     this.contents = element("select", { onchange: () => this.go(this.contents.value) });
-    this.languages = element("select", { onchange: () => host.set({ language: this.languages.value }) }, ...Object.keys(this.texts).map((name) => element("option", { value: name, lang: name }, this.texts[name].language)));
     this.body = element("div", { class: "card" });
     this.spoken = element("p", { class: "spoken", "aria-live": "polite" });
-    this.node = element("div", { class: "tour" }, element("div", { class: "tour-bar" }, this.back, this.contents, this.on, this.languages), this.body, this.spoken);
+    this.node = element("div", { class: "tour" }, element("div", { class: "tour-bar" }, this.back, this.contents, this.on), this.body, this.spoken);
     /** @type {Map<string, number>} predictions by card */
     this.answers = new Map();
     /** @type {Map<string, Promise<any>>} */
@@ -163,8 +162,7 @@ export class TourView {
     this.back.textContent = common.back;
     this.on.textContent = common.next;
     [this.back.disabled, this.on.disabled] = [at === 0, at === this.names.length - 1];
-    this.node.lang = this.languages.value = language;
-    this.languages.setAttribute("aria-label", common.language);
+    this.node.lang = language;
     this.contents.setAttribute("aria-label", common.contents);
     this.contents.replaceChildren(...this.names.map((name, number) => element("option", { value: name }, `${number + 1} / ${this.names.length} ${cards[name].title}`)));
     this.contents.value = this.card;
