@@ -11,7 +11,7 @@ from browser.walked import page_of
 from playwright.sync_api import expect
 
 import headwise
-from headwise.cli.commands.explore import CONTENTS
+from headwise.cli.commands.explore import contents
 from headwise.models.load import translation_folder
 from headwise.serve.explorer.answers import ExplorerModel
 from headwise.serve.explorer.server import ExplorerServer
@@ -35,7 +35,7 @@ def large(tmp_path_factory: pytest.TempPathFactory, model_paths: dict[str, Path]
 def test_the_explorer_walks_through_the_last_layer_and_head(
     new_page: Callable[..., Any], large: Path, stack: str
 ) -> None:
-    with ExplorerServer([ExplorerModel("large", headwise.load(large, "cpu"), CONTENTS)], port=0) as server:
+    with ExplorerServer([ExplorerModel("large", headwise.load(large, "cpu"), contents())], port=0) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         shown = new_page(allowed=server.url)
@@ -53,7 +53,7 @@ def test_the_explorer_walks_through_the_last_layer_and_head(
 def test_an_exported_page_walks_through_the_last_layer_and_head(
     new_page: Callable[..., Any], large: Path, tmp_path: Path
 ) -> None:
-    export_page(translation_folder(large), tmp_path / "page.html")
+    export_page([translation_folder(large)], tmp_path / "page.html")
     page = new_page()
     page.goto(f"{(tmp_path / 'page.html').as_uri()}#text={TEXT.strip().replace(' ', '%20')}&walk=1")
     expect(page.locator(".walk-panel h2")).to_have_text("Embeddings")

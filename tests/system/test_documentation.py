@@ -560,6 +560,9 @@ def shortened(words: list[str]) -> list[str]:
         published = any(word.startswith("path/to/") for word in words)  # with a fixed shape and vocabulary
         published = published or start.startswith("runs/my-")
         settings = [setting for setting in SHORT[task] if not published or setting.startswith("train.")]
+        if "--minutes" in words:  # instead of a number of updates
+            settings = [setting for setting in settings if not setting.startswith("train.max_steps")]
+            settings.append("train.minutes=0.01")
         return ["--set", *settings, "--device", "cpu"]
     if words[0] == "split":
         return ["--valid", "5pairs", "--test", "5pairs"]

@@ -202,7 +202,7 @@ def test_batches_are_no_larger_than_products_gain_from() -> None:
     recorded: Any = SimpleNamespace(search=noted, begin=noted)
     decode_tokens(
         engine_of(recorded),
-        [[5] * 9] * 300,
+        [[5 + n % 17, 5 + n // 17] + [5] * 7 for n in range(300)],  # no two are equal
         SearchSettings(max_length_extra=1, batch_tokens=100_000, beam_size=2),
     )
     assert sum(rows) == 300 and max(rows) == engine.MAX_SHARE // 20

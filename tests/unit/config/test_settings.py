@@ -4,19 +4,16 @@ import json
 import math
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import pytest
 
 from headwise.config.data import PictureData
-from headwise.config.search_arguments import SearchArguments
 from headwise.config.setting import POSITIVE, RATE, SHARE, Setting
 from headwise.config.settings import (
-    ABSOLUTE,
     SETTINGS,
     TYPES,
     RunConfig,
-    SearchSettings,
     apply_settings,
     check,
     flatten,
@@ -435,11 +432,3 @@ def test_a_string_is_not_a_number() -> None:
     """Values of other libraries' files have no types."""
     with pytest.raises(UserError, match="beam_size = '4': must be of type int"):
         SETTINGS["decode.beam_size"].check("beam_size", "4")
-
-
-def test_editors_know_the_settings_of_a_search() -> None:
-    """`SearchArguments` has the names and choices of `SearchSettings`."""
-    known = get_type_hints(SearchArguments)
-    assert known.keys() == {field.name for field in fields(SearchSettings)} | ABSOLUTE.keys()
-    assert get_args(known["compute"]) == SETTINGS["decode.compute"].choices
-    assert {*get_args(get_args(known["early_stopping"])[1])} == {*SETTINGS["decode.early_stopping"].choices}

@@ -10,7 +10,7 @@ from tiny_families import write_tiny
 from unit.checkpoint.test_compiled import small_model
 
 import headwise
-from headwise.config.search_options import SearchOptions
+from headwise.config.search_arguments import SearchArguments
 from headwise.config.settings import ABSOLUTE, SETTINGS, SearchSettings
 from headwise.errors import UserError
 from headwise.models.translation.translator import Translator
@@ -167,10 +167,10 @@ def test_scores_of_several_metrics(model: Translator) -> None:
 
 def test_editors_know_the_settings_of_a_call() -> None:
     """Each field of `SearchSettings`, with its choices, and the lengths in tokens."""
-    hints = get_type_hints(SearchOptions)
+    hints = get_type_hints(SearchArguments)
     assert hints.keys() == {*get_type_hints(SearchSettings), *ABSOLUTE}
     for name in ("early_stopping", "compute"):
         literals = [hint for hint in (hints[name], *get_args(hints[name])) if get_origin(hint) is Literal]
         assert get_args(literals[0]) == SETTINGS[f"decode.{name}"].choices
     for method in (Translator.translate, Translator.translate_lines, Translator.stream, Translator.generate):
-        assert inspect.signature(method).parameters["settings"].annotation == "Unpack[SearchOptions]"
+        assert inspect.signature(method).parameters["settings"].annotation == "Unpack[SearchArguments]"

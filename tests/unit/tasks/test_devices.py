@@ -29,7 +29,7 @@ def test_a_gpu_without_bfloat16_is_mentioned(
     precision: str, device: str, in_half: bool, reported: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job: Any = SimpleNamespace(config=apply_settings(RunConfig(), [f"train.precision={precision}"]))
-    own: dict[str, Any] = {"progress": Progress(), "model": nn.Linear(1, 1), "run": lambda: "SIGINT"}
+    own: dict[str, Any] = {"progress": Progress(), "model": nn.Linear(1, 1), "run": lambda started: "SIGINT"}
     trainer: Any = SimpleNamespace(**own, device=torch.device(device), folder=tmp_path, in_half=in_half)
     run_job(trainer, TrainRequest("tiny", [], [], str(tmp_path)), job, {})
     assert ("train.precision" in capsys.readouterr().err) is reported

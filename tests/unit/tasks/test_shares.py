@@ -107,7 +107,7 @@ def test_metrics_of_three_shards(task: str, monkeypatch: pytest.MonkeyPatch, tmp
     recipe, write, settings = CASES[task]
     seen: list[Any] = []
 
-    def share_out(trainer: Trainer) -> str:
+    def share_out(trainer: Trainer, started: float) -> str:
         trainer.model.eval()
         job = trainer.validation
         whole, *shares = [

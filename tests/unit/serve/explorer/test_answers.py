@@ -11,7 +11,7 @@ import pytest
 from tiny_families import write_tiny
 
 import headwise
-from headwise.cli.commands.explore import CONTENTS
+from headwise.cli.commands.explore import contents
 from headwise.errors import UserError
 from headwise.serve.explorer.answers import ExplorerModel
 from headwise.serve.explorer.requests import parse_request
@@ -25,7 +25,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     def make(family: str, shape: dict[str, int]) -> ExplorerModel:
         folder = tmp_path_factory.mktemp(family)
         write_tiny(folder, family, shape)
-        return ExplorerModel("a model", headwise.load(folder, "cpu"), CONTENTS)
+        return ExplorerModel("a model", headwise.load(folder, "cpu"), contents())
 
     return make
 
