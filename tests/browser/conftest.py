@@ -26,7 +26,7 @@ from headwise.text.files.corpus import Corpus
 from headwise.text.prepared.prepared import prepare
 from headwise.text.tokens.tokenizer import Tokenizer
 
-collect_ignore_glob = [] if os.environ.get("HEADWISE_BROWSER") else ["test_*.py", "axe.py"]
+collect_ignore_glob = [] if os.environ.get("HEADWISE_BROWSER") else ["test_*.py", "axe.py", "layout.py"]
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 30_000  # milliseconds, for a busy machine
