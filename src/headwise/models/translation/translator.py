@@ -1,4 +1,4 @@
-"""A model that reads a text and writes another, whoever trained it.
+"""A model that reads a text and writes another, trained here or elsewhere.
 
 `headwise.load` makes one of every encoder-decoder of text. What a call means does not depend on where the model came
 from. What does (files, vocabulary, network) is a `LoadedNetwork`: `models.trained`, `models.pretrained` or, for several

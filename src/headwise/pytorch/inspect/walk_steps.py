@@ -176,7 +176,7 @@ class Steps:
         return step
 
     def norm(self, step: str, norm: Any, x: str, *, place: str, rows: str = "", of_head: bool = False) -> str:
-        """y = norm(x), whichever kind of norm it is."""
+        """y = norm(x), for every kind of norm."""
         rms = isinstance(norm, RMSNorm)
         weight = 1.0 + norm.weight if isinstance(norm, ShiftedRMSNorm) else norm.weight
         formula = "x / rms(x) ⊙ γ" if rms else "(x - μ) / σ ⊙ γ" + ("" if norm.bias is None else " + β")

@@ -1,4 +1,4 @@
-"""Settings for so many pairs and minutes, where no recipe is given: `headwise train --minutes 60`.
+"""Settings for the number of pairs and minutes, where no recipe is given: `headwise train --minutes 60`.
 
 The size is the better one of the nearest measurement in `recipes/minutes.tsv`. Minutes are compared as minutes of one
 core of the processor that was measured, so a few updates are timed first. Nothing is computed beyond the table: what is
@@ -39,7 +39,7 @@ TOKENS_PER_WORD, BYTES_PER_TOKEN = 1.3, 6  # the larger estimate counts; the sec
 # early-lead_1-core-cpu_2026-11-27.md); with 0.3, one of `tiny` of 70 passes reached the published figure. Between: not
 # measured.
 SHORT, SHORT_DROPOUT = 15, 0.1
-NEAR = 4.0  # the expected BLEU is that of measurements with up to so many times more or fewer pairs and minutes
+NEAR = 4.0  # the expected BLEU comes from measurements whose pairs and minutes differ by at most this factor
 FAR = 2.0  # farther from the nearest measurement, the choice comes with a warning
 TIMED = 4  # updates
 
@@ -100,7 +100,7 @@ class CorpusSize:
 
 
 def _tokens(text: str) -> float:
-    """About so many tokens, with the end token."""
+    """The approximate number of tokens, with the end token."""
     return 1 + max(TOKENS_PER_WORD * len(text.split()), len(text.encode()) / BYTES_PER_TOKEN)
 
 

@@ -186,7 +186,7 @@ def large_vocabulary(vocab_size: int, tokens: int) -> Iterator[str]:
 
 
 def better_vocabulary(vocab_size: int, tokens: int) -> int:
-    """`vocab_size`, or the size to recommend if that is too large for so many training tokens."""
+    """`vocab_size`, or a smaller size where the training tokens are too few for it."""
     better = max(SMALLEST, tokens // BETTER // 100 * 100)
     return min(vocab_size, better) if tokens < OCCURRENCES * vocab_size else vocab_size
 

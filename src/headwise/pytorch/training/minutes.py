@@ -9,11 +9,11 @@ from itertools import count
 
 from headwise.config.training import TrainConfig
 
-FIRST = 30.0, 0.05  # the first plan: after so many seconds, or after this part of a shorter run
+FIRST = 30.0, 0.05  # the first plan is made after these seconds, or after this share of a shorter run
 EVERY = 0.01  # of the minutes, between two plans
 RECENT = 0.3  # weight of the updates since the last plan, in the time of an update
 ENDLESS = 10**12  # updates, until there is a plan
-# A run has at least so many of these intervals; shorter ones stay as they are set.
+# A run has at least this many of each interval; an interval that is short enough stays as set.
 AT_LEAST = {"warmup_steps": 4, "validate_every": 3, "checkpoint_every": 5, "log_every": 20}
 
 

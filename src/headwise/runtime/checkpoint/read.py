@@ -1,4 +1,4 @@
-"""One reader of model folders, whichever layout they are in."""
+"""One reader for model folders of every layout."""
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path

@@ -1,5 +1,5 @@
 // @ts-check
-// What works beside the page, so that the page stays alive: it is told what to translate and tells what has been written.
+// A web worker, so that the page stays responsive: it receives a text and posts the translation as it is generated.
 
 import { Engine } from "./engine.js";
 import { oneLine, unitsOf } from "./sentences.js";

@@ -20,7 +20,7 @@ import { WalkView } from "./walk.js";
 import { unitsAlong } from "./words.js";
 
 /**
- * What a view is told when something has changed.
+ * What a view receives when something has changed.
  * @typedef {object} Seen
  * @property {import("./inspection.js").Weights | null} weights
  * @property {import("./state.js").State} state
@@ -89,7 +89,7 @@ export function unitOf({ view, unit }) {
 export class Pane {
   /**
    * @param {import("./state.js").Store} store
-   * @param {((position: number, piece: string) => void) | null} force goes on with another piece, where a server can
+   * @param {((position: number, piece: string) => void) | null} force continue with another token, where a server can
    */
   constructor(store, force = null) {
     this.store = store;

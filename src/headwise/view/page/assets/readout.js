@@ -1,5 +1,5 @@
 // @ts-check
-// Beside the attention views: what the chosen token attends to, in words and numbers; also what a screen reader is told.
+// Beside the attention views: what the chosen token attends to, in words and numbers; also for screen readers.
 
 import { element } from "./dom.js";
 import { greatest } from "./inspection.js";
