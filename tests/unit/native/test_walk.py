@@ -144,7 +144,8 @@ def test_a_recording_changes_nothing(build: Build) -> None:
 
 
 def test_int8_is_near_float32(build: Build) -> None:
-    """Weights and inputs are rounded to 1/127 of their largest value at most: a per cent of a product's terms.
+    """Weights and inputs are rounded to 1/127 of their largest value at most: a per cent of a product's terms. Embeddings
+    are in bfloat16.
 
     Errors of the layers below add up, so only layer 0 is compared, and in the mean.
     """
@@ -152,7 +153,7 @@ def test_int8_is_near_float32(build: Build) -> None:
     exact, rounded = packed(model), packed(model, "int8")
     for stack in ("encoder", "decoder"):
         wanted, found = (recorded(model, network, stack, 0, 1) for network in (exact, rounded))
-        for name in ("embeddings", "position-codes", "embedded"):
-            np.testing.assert_array_equal(found[name], wanted[name], name)
+        np.testing.assert_array_equal(found["position-codes"], wanted["position-codes"])
+        np.testing.assert_allclose(found["embeddings"], wanted["embeddings"], rtol=2**-8)
         for name in ("self_attn.queries", "self_attn.keys", "self_attn.values"):
             assert np.abs(found[name] - wanted[name]).mean() < 0.02 * np.abs(wanted[name]).max(), name

@@ -60,9 +60,9 @@ class Collected(PackedMemory):
         self.parts.append(super().take(size))
         return self.parts[-1]
 
-    def kept(self, table: NDArray[Any]) -> NDArray[Any]:
-        self.parts.append(table)
-        return table
+    def kept(self, table: Floats, halved: bool) -> NDArray[Any]:
+        self.parts.append(super().kept(table, halved))
+        return self.parts[-1]
 
     def written(self) -> Iterator[bytes | memoryview]:
         """The bytes of a file: layers without their addresses; each part is aligned to a register."""
@@ -87,8 +87,9 @@ class PackedFile(PackedMemory):
             raise damaged(self._path, "it is too short")
         return super().take(size)
 
-    def kept(self, table: NDArray[Any]) -> NDArray[Any]:
-        return self.take(table.nbytes).view(table.dtype).reshape(table.shape)
+    def kept(self, table: Floats, halved: bool) -> NDArray[Any]:
+        numbers = np.dtype(np.uint16 if halved else np.float32)
+        return self.take(table.size * numbers.itemsize).view(numbers).reshape(table.shape)
 
     def joined(self, arrays: Sequence[Floats]) -> Floats:
         return np.empty((sum(map(len, arrays)), *arrays[0].shape[1:]), np.float32)

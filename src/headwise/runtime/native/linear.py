@@ -91,9 +91,9 @@ class PackedMemory:
         taken, self._left = self._left[:size], self._left[-(-size // REGISTER) * REGISTER :]
         return taken
 
-    def kept(self, table: NDArray[Any]) -> NDArray[Any]:
-        """A table of embeddings; subclasses may store it."""
-        return table
+    def kept(self, table: Floats, halved: bool) -> NDArray[Any]:
+        """A table of embeddings, in bfloat16 if `halved`; subclasses may store it."""
+        return to_bfloat16(table) if halved else table
 
     def joined(self, arrays: Sequence[Floats]) -> Floats:
         """Concatenated weights or biases, to be packed as one layer."""

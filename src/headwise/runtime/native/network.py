@@ -15,7 +15,7 @@ from headwise.contract import Hypothesis, SearchCancelled, SearchOptions
 from headwise.errors import UserError
 from headwise.runtime.native import library as c
 from headwise.runtime.native.arrays import Floats, Ints, all_below, at, floats
-from headwise.runtime.native.linear import LANES, Linear, PackedMemory, pad_rows, round_up, to_bfloat16
+from headwise.runtime.native.linear import LANES, Linear, PackedMemory, pad_rows, round_up
 from headwise.runtime.native.search import Search
 
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")  # in the order of activations.h
@@ -72,7 +72,7 @@ class PackedNetwork:
         shape: the hyperparameters.
         positions: returns the encodings of positions (n, width) of each side, at least as many as requested unless the
             table ends; with `Shape.padding`, the encoding of padding comes before them. None: none are added.
-        numbers: see `Linear`; with bfloat16, embeddings are bfloat16, too.
+        numbers: see `Linear`; embeddings are in bfloat16 unless these are float32.
         memory: for layers and tables, always in the same order; None = its own.
     """
 
@@ -88,6 +88,7 @@ class PackedNetwork:
         memory: PackedMemory | None = None,
     ) -> None:
         self._parameters, self._shape, self._numbers = parameters, shape, numbers
+        self._halved = numbers != "float32"  # tables of embeddings
         self._kept: list[Any] = []  # keeps objects alive that C points to
         self._tables: dict[int, c_void_p | None] = {}  # tables of embeddings, by address of their source
         self._memory = memory or PackedMemory()
@@ -150,10 +151,11 @@ class PackedNetwork:
         return at(array[first:])
 
     def _table(self, rows: Floats) -> c_void_p | None:
-        """The address of a table of embeddings in the network's precision; shared tables are stored once."""
+        """The address of a table of embeddings, in bfloat16 unless the network computes in float32. Shared tables are
+        stored once."""
         if rows.ctypes.data not in self._tables:
             wide = floats(pad_rows(rows))
-            table = self._memory.kept(to_bfloat16(wide) if self._numbers == "bfloat16" else wide)
+            table = self._memory.kept(wide, self._halved)
             self._kept.append(table)
             self._tables[rows.ctypes.data] = at(table)
         return self._tables[rows.ctypes.data]
@@ -173,7 +175,7 @@ class PackedNetwork:
             self._norm(f"{name}.norm", True, width),
             scale or math.sqrt(width),
             self._shape.padding,
-            self._numbers == "bfloat16",
+            self._halved,
             None if types is None else self._address(types),
             self._to_d_model(f"{name}.project") if project else None,
             width,
