@@ -14,7 +14,7 @@ from headwise.runtime.checkpoint.model_card import headwise_command, next_steps
 from headwise.view.picture import save_attention
 
 SHOWN = 12  # translations printed, three for each language
-DRAWN = "<2de>5 March 2021 at 3:07 pm"
+DRAWN = "<2de> 5 March 2021 at 3:07 pm"
 
 
 def demo(folder: Path, corpus: DemoCorpus | None = None, settings: Sequence[str] = ()) -> float:
