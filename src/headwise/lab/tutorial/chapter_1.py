@@ -41,7 +41,10 @@ def _examine_steps(answer: Any) -> str:
         return f"The answer is a dict with the keys {', '.join(STEPS_AND_PATHS)}."
     wrong = [name for name, right in STEPS_AND_PATHS.items() if tuple(answer[name]) != right]
     if "recurrent" in wrong and 99 in answer["recurrent"]:
-        return "Look again at recurrent. From the first state to the last are 99 steps; the first state takes one, too."
+        return (
+            "Look again at recurrent. From the first state to the last are 99 steps, as on the card; from the first input "
+            "on there are 100, because the first state takes one, too."
+        )
     hints = {
         "recurrent": "A state needs the one before it, and so does a signal.",
         "convolution": "All positions of a layer are computed at once. A layer of width 3 reaches 2 positions back.",
