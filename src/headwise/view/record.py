@@ -308,7 +308,7 @@ class Walk(Tabular, list[WalkStep]):
 class StackFigure:
     """The part of figure 1 for a stack of layers."""
 
-    heads: Sequence[int]  # of the self-attention of each layer
+    heads: Sequence[int]  # of each layer, as many as all its attentions have: a walk follows one through each
     blocks: Sequence[str]  # sublayers in their order: "self_attn", "cross_attn", "ffn"
     norm: str  # "post" (the paper), "pre", "sandwich" or "parallel"
     positions: str  # "added" to the embeddings (the paper), "rotary", "relative" or "none"

@@ -20,6 +20,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "post": {"n_heads": 2, "d_ff": 24, "n_encoder_layers": 2, "n_decoder_layers": 3},
     "calm": {"n_heads": 2, "d_ff": 24, "n_encoder_layers": 1, "n_decoder_layers": 1, "norm_position": "pre"},
     "pre": {"n_heads": 2, "d_ff": 24, "n_encoder_layers": 2, "n_decoder_layers": 2, "norm_position": "pre"},
+    "pruned": {"n_heads": 2, "d_ff": 24, "n_encoder_layers": 1, "n_decoder_layers": 1, "cross_heads": [1]},
     "bahdanau": {**RECURRENT, "bidirectional": True},
     "untied": {**RECURRENT, "bidirectional": True, "tied_embeddings": "none"},
     "luong": {**RECURRENT, "cell": "lstm", "attention": "general", "input_feeding": True, "bidirectional": False},

@@ -95,7 +95,7 @@ def _stack_figure(network: Any, name: str) -> StackFigure:
     blocks = [block for block in ("self_attn", "cross_attn", "ffn") if hasattr(first, block)]
     output = "states" if not isinstance(network.head, LanguageHead | MaskedLanguageHead) else "probabilities"
     return StackFigure(
-        [layer.self_attn.n_heads for layer in stack.layers],
+        [min(one.n_heads for name, one in layer.named_children() if name.endswith("_attn")) for layer in stack.layers],
         blocks,
         _norm_position(first),
         _positions(network, name),
@@ -171,10 +171,8 @@ def _check(network: Any, stack: str, layer: int, head: int) -> None:
     heads = figure[stack].heads
     if not 0 <= layer < len(heads):
         raise UserError(f"the {stack} has no layer {layer}: they go from 0 to {len(heads) - 1}")
-    module = network.get_submodule(f"{stack}.layers.{layer}")
-    n_heads = min(one.n_heads for name, one in module.named_children() if name.endswith("_attn"))
-    if not 0 <= head < n_heads:
-        raise UserError(f"{stack} layer {layer} has no head {head}: they go from 0 to {n_heads - 1}")
+    if not 0 <= head < heads[layer]:
+        raise UserError(f"{stack} layer {layer} has no head {head}: they go from 0 to {heads[layer] - 1}")
 
 
 def _embedding_steps(steps: Steps, name: str) -> str:

@@ -133,3 +133,14 @@ def test_weights_that_are_too_many_are_left_out(record: WalkRecord, monkeypatch:
     steps = {contents["kinds"][step["kind"]]["id"]: step for step in contents["steps"]}
     assert steps["self_attn.queries"]["weight"] is None
     assert steps["self_attn.norm"]["weight"] is not None
+
+
+def test_walks_go_through_the_heads_that_all_attentions_of_a_layer_have(
+    translator_of: Callable[[str], TextTranslator],
+) -> None:
+    """A model whose cross-attention alone was pruned."""
+    record = walk_pair(translator_of("pruned"), SRC, TGT)
+    contents = json.loads(json.dumps(all_walks(record, full=True)))
+    places = [(walk["stack"], walk["layer"], walk["head"]) for walk in contents["walks"]]
+    assert places == [("encoder", 0, 0), ("encoder", 0, 1), ("decoder", 0, 0)]
+    assert contents["figure"]["decoder"]["heads"] == [1]
