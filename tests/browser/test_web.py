@@ -15,13 +15,15 @@ from browser.conftest import SHAPES, write_model
 from browser.test_accessibility import violations
 from playwright.sync_api import expect
 from tiny_families import write_tiny
-from unit.native.walking import Recorded
+from unit.native.walking import Dequantised, Recorded
 
 import headwise
 from headwise.config.data import TextData, TranslationData
 from headwise.evaluate.pages.document import script_text
 from headwise.models.language.text import text_bounds
 from headwise.models.load import translation_folder
+from headwise.runtime.native import network as packing
+from headwise.runtime.native.reading import read_pair_of_ids
 from headwise.runtime.search.request import search_options
 from headwise.runtime.search.translator import clean_text, one_line, split_text
 from headwise.serve.web import page as web_page
@@ -29,6 +31,8 @@ from headwise.serve.web import wasm
 from headwise.serve.web.page import export_page, page_tokenizer, read_asset
 from headwise.text.files.documents import train_on_documents
 from headwise.text.tokens.tokenizer import Tokenizer
+from headwise.view.readings import clearest_head
+from headwise.view.record import ROWS
 
 WORDS = [
     "A",
@@ -218,6 +222,61 @@ def test_a_page_of_several_models_keeps_the_choice_in_its_address(
     expect(other.locator('.card[data-card="mask"] .question')).to_be_visible()
     other.get_by_label("Model").select_option(index=0)
     expect(other.get_by_role("button", name="Translate")).to_be_enabled()
+    expect(other.get_by_label("Text", exact=True)).to_have_value("Männer & Hund?")
+
+
+def test_another_model_keeps_the_language_and_the_text(new_page: Callable[..., Any], course_page: Path) -> None:
+    page, text = new_page(), "Männer & Hund?\nA + b = 100 %"
+    page.goto(course_page.as_uri())
+    page.get_by_label("Language of the page").select_option("de")
+    page.locator("#source").fill(text)
+    page.get_by_label("Modell").select_option("characters")
+    expect(page.get_by_role("button", name="Fortsetzen")).to_be_enabled()
+    expect(page.locator("#source")).to_have_value(text)
+    assert "language=de" in page.url
+    page.evaluate("() => { location.hash = 'model=bpe'; }")  # a link with another model and no text
+    expect(page.locator("#source")).to_have_value("")
+    expect(page.locator("#model")).to_have_value("bpe")
+    expect(page.locator("#language")).to_have_value("de")
+    page.evaluate("() => { location.hash = 'model=bpe&language=fr'; }")
+    expect(page.locator("#language")).to_have_value("fr")
+
+
+EXPLAINED = """([text, tokens]) => new Promise((resolve, reject) => {
+  const code = document.getElementById("worker").textContent;
+  const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+  worker.onmessage = ({ data }) => {
+    if (data.kind === "ready") worker.postMessage({ kind: "explain", unit: 0, source: text, tokens });
+    if (data.kind === "failed") reject(data.why);
+    if (data.kind === "explained") resolve({ ...data, weights: Array.from(data.weights.values) });
+  };
+  const [library, model] = ["#library", "script.model"].map((name) => document.querySelector(name).textContent);
+  worker.postMessage({ kind: "load", library, model });
+})"""
+
+
+def test_words_are_aligned_by_the_head_that_inspect_opens_on(
+    new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path
+) -> None:
+    """Without a stored head the clearest one of each pair, with the weights of the library in int8."""
+    tokenizer, found = Tokenizer.load(model_paths["transformer"] / "tokenizer.json"), set[tuple[int, int, str]]()
+    for gain in (1.4, 1.7, 2.0):
+        shape = SHAPES["transformer"] | {"n_decoder_layers": 3}
+        path = write_model(tmp_path / f"model{gain}", shape, tokenizer, {}, gain)
+        export_page([translation_folder(path)], tmp_path / f"{gain}.html")
+        page, text, translation = new_page(), "A dog runs across the field .", "Der Hund sieht die Männer ."
+        page.goto((tmp_path / f"{gain}.html").as_uri())
+        explained = page.evaluate(EXPLAINED, [text, tokenizer.encode(translation)])
+        ids = [*tokenizer.encode(text), tokenizer.eos_id], [tokenizer.bos_id, *tokenizer.encode(translation)]
+        cross = read_pair_of_ids(translation_folder(path).stored.engine("int8"), *ids, ["cross"]).cross
+        record = replace(headwise.load(path, "cpu").attend(text, tgt=translation), cross=cross)
+        layer, head, row = clearest_head(record) or (0, 0, "")
+        assert explained["aligns"] == {"layer": layer, "head": head, "later": ROWS.index(row)}
+        weights = np.array(explained["weights"], np.float32).reshape(-1, len(record.src_pieces))
+        shift = ROWS.index(row)
+        np.testing.assert_array_equal(weights[: len(weights) - shift], cross[layer][head][shift:])
+        found.add((layer, head, row))
+    assert len(found) > 1, "more than one head"
 
 
 WALKED = """([text, tokens, wanted]) => new Promise((resolve, reject) => {
@@ -245,12 +304,12 @@ WALKING: dict[str, dict[str, Any]] = {
 def test_a_walk_has_the_numbers_of_the_library(
     new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    """All steps of all layers and heads, as the library records them here in int8."""
+    """All steps of all layers and heads, as the library records them here in float32 from the weights of int8."""
     tokenizer = Tokenizer.load(model_paths["transformer"] / "tokenizer.json")
     path = write_model(tmp_path / "model", SHAPES["transformer"] | changes, tokenizer, {})
     export_page([translation_folder(path)], tmp_path / "page.html")
     text, output = "A dog runs across the field .", tokenizer.encode("Der Hund sieht die Männer .")
-    model, network = headwise.load(path, "cpu"), translation_folder(path).stored.engine("int8")
+    model, network = headwise.load(path, "cpu"), in_float32(path)
     record = model.walks(text, tgt="Der Hund sieht die Männer .")
     places = [(stack, n, h) for stack, about in record.figure.items() for n in range(len(about.heads)) for h in (0, 1)]
     page = new_page()
@@ -270,7 +329,7 @@ def test_a_walk_of_a_language_model_has_the_numbers_of_the_library(
 ) -> None:
     path = course_page.parent / "characters"
     export_page([translation_folder(path)], tmp_path / "page.html")
-    model, network, text = headwise.load(path, "cpu"), translation_folder(path).stored.engine("int8"), "A dog\nruns."
+    model, network, text = headwise.load(path, "cpu"), in_float32(path), "A dog\nruns."
     record, places = model.walks(text), [(layer, head) for layer in (0, 1) for head in (0, 1)]
     page = new_page()
     page.goto((tmp_path / "page.html").as_uri())
@@ -278,6 +337,13 @@ def test_a_walk_of_a_language_model_has_the_numbers_of_the_library(
     for (layer, head), walk in zip(places, page.evaluate(WALKED, [text, [], wanted]), strict=True):
         values = Recorded(network, [], model.encode(text), True, layer, head).steps(8, 8)
         check_walk(walk, record.steps("decoder", layer, head), values)
+
+
+def in_float32(path: Path) -> Any:
+    """The network with the rounded weights of int8, and nothing else rounded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "Linear", Dequantised)
+        return translation_folder(path).stored.engine("int8")
 
 
 def head_widths(record: Any) -> tuple[int, int]:
@@ -314,7 +380,7 @@ def check_walk(walk: dict[str, Any], steps: list[Any], recorded: dict[str, Any])
         return
     (output,), logits = [one for one in walk["steps"] if walk["kinds"][one["kind"]]["id"] == "logits"], values["logits"]
     near = values["output"] @ array(output["weight"]) + (array(output["bias"]) if output["bias"] else 0)
-    np.testing.assert_allclose(near, logits, atol=0.05 * np.abs(logits).max())
+    np.testing.assert_allclose(near, logits, atol=1e-5 * np.abs(logits).max())
     totals = array(walk["steps"][-1]["bias"])[0]
     np.testing.assert_allclose(np.exp(logits - totals[:, None]), values["probabilities"], rtol=1e-5)
     peaks, firsts = values["probabilities"].max(0), set(values["probabilities"].argmax(1).tolist())

@@ -23,12 +23,14 @@ from headwise.evaluate.pages.document import module_order
 from headwise.models.load import load, translation_folder
 from headwise.pytorch.search.compiled import pack_network
 from headwise.runtime.checkpoint.read import read_folder
+from headwise.runtime.checkpoint.sidecar_files import write_alignment
 from headwise.runtime.native import library as c
 from headwise.serve.web import page, wasm
 from headwise.serve.web.memory import Image, structure_layout
 from headwise.serve.web.page import export_page, outline, page_tokenizer, unsupported_part
 from headwise.text.files.documents import train_on_documents
 from headwise.text.tokens.tokenizer import Tokenizer
+from headwise.view.alignment import AlignmentHead
 
 MakeModel = Callable[..., Path]
 NO_BINARIES = {"simd": b"simd", "relaxed": b"relaxed"}
@@ -117,9 +119,18 @@ def test_a_page_searches_as_the_model_is_told_to(make_model: MakeModel, no_compi
         40,
         40,
     )
-    assert about["aligns"] == {"layer": 0, "head": -1, "later": 0}
+    assert about["aligns"] is None, "the clearest for each pair"
     assert len(parts["image"]) == about["parts"]["image"][1]
     assert unpacked(page.pack_library())[1] == NO_BINARIES
+
+
+@pytest.mark.parametrize("head", [1, None])
+def test_a_page_aligns_with_the_head_that_was_chosen(
+    make_model: MakeModel, no_compiler: None, head: int | None
+) -> None:
+    path = make_model()
+    write_alignment(path, AlignmentHead(0, head, "reads").as_json())
+    assert unpacked(page.pack_model(read_folder(path)))[0]["aligns"] == {"layer": 0, "head": head, "later": 1}
 
 
 def test_positions_reach_as_far_as_an_output_may() -> None:

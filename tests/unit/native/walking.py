@@ -11,6 +11,7 @@ import numpy as np
 
 from headwise.runtime.native import library as c
 from headwise.runtime.native.arrays import Floats, at
+from headwise.runtime.native.linear import Linear
 from headwise.runtime.native.network import CompiledNetwork, head_columns
 
 ROWS = {  # fields with d_model columns, and the ids of their steps
@@ -111,3 +112,15 @@ class Recorded:
     def _halves(self, place: str) -> tuple[int, ...]:
         pairs = len(self.network._shape.rotary) if place == "self_" else 0
         return (pairs, pairs) if pairs else ()
+
+
+class Dequantised(Linear):
+    """A layer of float32 with weights rounded to 8 bits, as `headwise_dequantised` of web.c makes it."""
+
+    def __init__(self, weight: Floats, bias: Floats | None, numbers: str, *arguments: Any, memory: Any = None) -> None:
+        assert numbers == "int8"
+        memory = arguments[1] if len(arguments) > 1 else memory
+        rounded, levels = Linear(weight, None, numbers), np.empty(weight.shape, np.int8)
+        scales = np.empty(len(weight), np.float32)
+        c.needed().headwise_quantised_weights(rounded.address, at(levels), at(scales))
+        super().__init__(scales[:, None] * levels, bias, "float32", memory=memory)

@@ -1,7 +1,6 @@
 /* Functions for web pages, compiled to WebAssembly together with the search (`export/web`). */
 
-#include "reading.h"
-#include "search.h"
+#include "products.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,22 +29,23 @@ int headwise_exact(float small) {
     return exact;
 }
 
-/* The weights (length, length of the source) by which each token of an output was predicted: of a head of a decoder
-   layer's attention to the source or, with -1, the mean of its heads. 0, or OUT_OF_MEMORY. */
-EXPORT int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read,
-                          int length, int layer, int head, float *weights);
-int headwise_look(const Transformer *model, const int32_t *source, int source_length, const int32_t *read, int length,
-                  int layer, int head, float *weights) {
-    const int64_t size = (int64_t)length * source_length;
-    const int heads = model->decoder[layer].cross.heads, first = head < 0 ? 0 : head, end = head < 0 ? heads : head + 1;
-    float *recorded = calloc(heads * size, sizeof(float));
-    const Recording recording = {.cross = recorded, .first = layer, .end = layer + 1};
-    int failed = recorded ? headwise_read(model, source, &source_length, read, &length, 1, &recording) : OUT_OF_MEMORY;
-    if (!failed) {
-        memset(weights, 0, 4 * (size_t)size);
-        for (int h = first; h < end; h++)
-            for (int64_t i = 0; i < size; i++) weights[i] += recorded[h * size + i] / (end - first);
+/* A layer of float32 with the rounded weights of one of int8: its inputs are not rounded. NULL if out of memory. */
+EXPORT Linear *headwise_dequantised(const Linear *layer);
+Linear *headwise_dequantised(const Linear *layer) {
+    const int64_t d_in = layer->d_in, count = layer->d_out * d_in;
+    const int64_t size = (headwise_linear_size(layer->d_out, layer->d_in, FLOAT32) + 63) / 64 * 64;
+    int8_t *levels = malloc(count);
+    float *weight = malloc(4 * count), *scales = malloc(4 * layer->d_out);
+    void *zeros = aligned_alloc(64, size);
+    Linear *made = NULL;
+    if (levels && weight && scales && zeros) {
+        headwise_quantised_weights(layer, levels, scales);
+        for (int64_t i = 0; i < count; i++) weight[i] = scales[i / d_in] * levels[i];
+        made = headwise_linear(memset(zeros, 0, size), weight, layer->bias, layer->d_out, layer->d_in, FLOAT32, 0);
     }
-    free(recorded);
-    return failed;
+    free(levels);
+    free(weight);
+    free(scales);
+    if (!made) free(zeros);
+    return made;
 }

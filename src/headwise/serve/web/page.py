@@ -33,16 +33,15 @@ from headwise.runtime.checkpoint.generation_config import FILE, read_generation_
 from headwise.runtime.checkpoint.sidecar_files import read_alignment
 from headwise.runtime.checkpoint.writing import write_atomically
 from headwise.runtime.native import library as c
-from headwise.runtime.native.network import CompiledNetwork, head_columns
+from headwise.runtime.native.network import head_columns
 from headwise.runtime.native.search import options_of
 from headwise.runtime.search.request import search_options
 from headwise.serve.web.memory import Image, structure_layout, structure_values
 from headwise.serve.web.wasm import wasm_builds
 from headwise.text.files.documents import train_on_documents
 from headwise.text.tokens.tokenizer import Tokenizer
-from headwise.view.alignment import AlignmentHead, default_head
 from headwise.view.page.walks import one_walk
-from headwise.view.record import WalkRecord, WalkStep
+from headwise.view.record import ROWS, WalkRecord, WalkStep
 
 STYLES = ("paper.css", "scale.css", "columns.css", "walk.css", "tour.css")
 STRUCTURES = (
@@ -134,7 +133,7 @@ def pack_model(folder: Folder) -> bytes:
         "pointers": image.pointers,
         "lengths": lengths,
         "continues": alone,
-        "aligns": None if alone else page_alignment(network, folder.path),
+        "aligns": None if alone else page_alignment(folder.path),
         "walk": page_walks(folder.path, alone),
         "targets": [] if alone else [f"<2{code}>" for code in tagged_targets(folder)],
         "tokenizer": page_tokenizer(tokenizer, str(folder.path), alone),
@@ -200,11 +199,10 @@ def page_settings(search: SearchOptions) -> dict[str, Any]:
     }
 
 
-def page_alignment(network: CompiledNetwork, path: Path) -> dict[str, int]:
-    """The attention for word alignment: the best one stored with the model, else the default."""
+def page_alignment(path: Path) -> dict[str, int | None] | None:
+    """The stored attention for word alignment; None: the page chooses the clearest head for each pair."""
     known = read_alignment(path)
-    head = AlignmentHead(**known) if known else default_head(network.heads["cross"])
-    return {"layer": head.layer, "head": -1 if head.head is None else head.head, "later": int(head.row == "reads")}
+    return known and {"layer": known["layer"], "head": known["head"], "later": ROWS.index(known["row"])}
 
 
 def page_html(models: Mapping[str, bytes], title: str) -> str:

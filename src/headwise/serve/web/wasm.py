@@ -17,9 +17,7 @@ BUILDS = {"simd": ("-msimd128",), "relaxed": ("-msimd128", "-mrelaxed-simd")}
 TARGET = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-s")  # a library without imports
 EXCLUDED_FLAGS = ("-fPIC", "-pthread")  # native flags that do not apply
 # Called by assets/engine.js.
-C_FUNCTIONS = (
-    *("search", "start", "read_prompts", "end", "look", "exact", "read", "linear_forward", "quantised_weights"),
-)
+C_FUNCTIONS = (*("search", "start", "read_prompts", "end", "exact", "read", "linear_forward", "dequantised"),)
 EXPORTED_SYMBOLS = ("malloc", "free", "aligned_alloc", *(f"headwise_{name}" for name in C_FUNCTIONS))
 INSTALL = 'pip install "headwise[web]"'
 

@@ -1,12 +1,18 @@
 // @ts-check
 // The compiled library with a model in its memory. Structures of C go by the tables that `memory.py` has written.
 
+import { clearestHead, meanOfHeads } from "./aligning.js";
+
 /** @typedef {[name: string, kind: string][]} Layout words of four bytes, each a whole number, an address or a float */
 /** @typedef {{tokens: number[], score: number, logProb: number}} Hypothesis */
 
+const LINEARS = ["in_", "memory", "out", "up", "down", "output"]; // fields of structures that point to a `Linear`
 const SMALL = 2 ** -13; // so small that its square is lost where products are rounded
 
 export class Engine {
+  /** @type {number | undefined} */
+  #float32;
+
   /**
    * @param {any} about the model: see page.py
    * @param {any} library the functions of the compiled library
@@ -85,21 +91,34 @@ export class Engine {
   }
 
   /**
-   * Who looked at what: for each piece of an output and its end mark the weights of the source's, as the model's head for
-   * alignment has them.
+   * The weights by which each token of an output attends to the source's, of the head that aligns them: the one known of
+   * the model, or else the clearest for this pair.
    * @param {number[]} source with its end mark
    * @param {number[]} output without
-   * @returns {{rows: number, columns: number, values: Float32Array}}
+   * @param {(id: number) => boolean} spells whether a token is part of a word
    */
-  look(source, output) {
-    const { layer, head, later } = this.about.aligns; // of a piece: the row that predicts it or, later, the one that reads it
-    const read = [this.about.options.bos_id, ...output, ...(later ? [this.about.lists.ends[0]] : [])];
+  align(source, output, spells) {
+    const layers = this.crossAttention(source, [this.about.options.bos_id, ...output, this.about.lists.ends[0]]);
+    const places = (/** @type {number[]} */ ids) => ids.flatMap((id, place) => (spells(id) ? [place] : []));
+    const rows = output.length + 1;
+    const predicting = layers.map((heads) => heads.map((weights) => ({ ...weights, rows })));
+    const aligns = this.about.aligns ?? clearestHead(predicting, places(output), places(source));
+    const { columns, values } = layers[aligns.layer][aligns.head] ?? meanOfHeads(layers[aligns.layer]);
+    return { aligns, weights: { rows, columns, values: values.slice(aligns.later * columns, (aligns.later + rows) * columns) } };
+  }
+
+  /** The weights of all heads of each layer. @param {number[]} source @param {number[]} read */
+  crossAttention(source, read) {
+    const { decoder, n_decoder_layers } = this.read("Transformer", this.model);
+    const heads = Array.from({ length: n_decoder_layers }, (_, layer) => this.read("Layer", decoder + layer * this.size("Layer"))["cross.heads"]);
+    const size = read.length * source.length;
     return this.with((room) => {
-      const weights = room.bytes(4 * read.length * source.length);
-      const failed = this.library.headwise_look(this.model, room.ints(source), source.length, room.ints(read), read.length, layer, head, weights);
+      let at = room.bytes(4 * size * heads.reduce((sum, count) => sum + count, 0));
+      const recording = room.record("Recording", { cross: at, end: n_decoder_layers });
+      const failed = this.library.headwise_read(this.model, room.ints(source), room.ints([source.length]), room.ints(read), room.ints([read.length]), 1, recording);
       if (failed) throw new Error("memory-attention");
-      const rows = new Float32Array(this.library.memory.buffer, weights, read.length * source.length);
-      return { rows: output.length + 1, columns: source.length, values: rows.slice(later * source.length) };
+      const next = () => ({ rows: read.length, columns: source.length, values: this.floats((at += 4 * size) - 4 * size, size) });
+      return heads.map((count) => Array.from({ length: count }, next));
     });
   }
 
@@ -114,6 +133,31 @@ export class Engine {
   shortest(length, limit) {
     const { least, least_factor } = this.about.lengths;
     return Math.min(this.about.continues ? least : Math.trunc(least_factor * length), limit - 1);
+  }
+
+  /** The address of the model with its rounded weights in float32, so that inputs of products are not rounded, too. Made when first needed. */
+  get float32() {
+    this.#float32 ??= this.#widened("Transformer", this.model);
+    return this.#float32;
+  }
+
+  /** Copies of structures and of the layers that they point to. @param {string} name @param {number} at @param {number} [count] @returns {number} */
+  #widened(name, at, count = 1) {
+    /** @type {Layout} */
+    const layout = this.about.layouts[name];
+    const [bytes, { n_encoder_layers: encoder, n_decoder_layers: decoder }] = [count * this.size(name), this.read("Transformer", this.model)];
+    const copy = this.memory(this.library.malloc(bytes));
+    const words = () => new Int32Array(this.library.memory.buffer, copy, bytes / 4);
+    words().set(new Int32Array(this.library.memory.buffer, at, bytes / 4));
+    for (let i = 0; i < bytes / 4; i++) {
+      const [field, from] = [layout[i % layout.length][0], words()[i]];
+      if (!from) continue;
+      const layers = /** @type {Record<string, number>} */ ({ encoder, decoder })[field];
+      const linear = LINEARS.includes(field.split(".").at(-1) ?? "");
+      const made = layers ? this.#widened("Layer", from, layers) : linear ? this.memory(this.library.headwise_dequantised(from)) : from;
+      words()[i] = made; // in memory that may have moved
+    }
+    return copy;
   }
 
   /** @param {number} address */

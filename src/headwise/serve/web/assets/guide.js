@@ -30,14 +30,15 @@ export class Guide {
     this.panel.hidden = !now;
     this.button.setAttribute("aria-expanded", String(now));
     if (now && !this.view) {
-      this.view = new TourView({ ...this.host, set: (changes) => this.set(changes) });
+      this.view = new TourView(Object.assign(this.host, { set: (/** @type {any} */ changes) => this.set(changes) }));
       this.panel.replaceChildren(this.view.node);
     }
     if (now) this.set({});
   }
 
-  /** Another sentence. */
-  forget() {
+  /** Another sentence. @param {import("./tour.js").TourHost["aligns"]} aligns the head that aligns its words */
+  forget(aligns) {
+    this.host.aligns = aligns;
     this.view?.forget();
     if (!this.panel.hidden) this.set({ cell: null });
   }

@@ -8,7 +8,7 @@ import { Guide } from "./guide.js";
 import { Inside } from "./inside.js";
 import { changes, kind, label, percent } from "./pieces.js";
 import { START, Store, writeHash } from "./state.js";
-import { languageName, offerLanguages, t, translatePage } from "./texts.js";
+import { language, languageName, offerLanguages, t, translatePage, usualLanguage } from "./texts.js";
 
 /** @typedef {{line: number, source: string, text: string, tokens: number[] | null, node: HTMLButtonElement}} Unit */
 
@@ -91,8 +91,8 @@ const HEARD = {
     busy(false);
     if (units.length) choose(0);
   },
-  explained({ unit, alternatives, weights, read, wrote }) {
-    if (unit === chosen) show(units[unit], weights ? explanation(units[unit], alternatives, weights, read, wrote) : []);
+  explained({ unit, alternatives, aligns, weights, read, wrote }) {
+    if (unit === chosen) show(units[unit], aligns, weights ? explanation(units[unit], alternatives, weights, read, wrote) : []);
   },
   walked({ number, walk, error }) {
     settle(number, { walk: walk && { ...walk, note: t(walk.note) }, error: error && t(error) });
@@ -237,8 +237,8 @@ function explanation(unit, alternatives, weights, read, wrote) {
   return [element("section", {}, element("h2", {}, t("word-alignment")), drawn.columns.node), element("section", {}, element("h2", {}, t("alternatives")), listOf(others, unit.text))];
 }
 
-/** @param {Unit} unit @param {HTMLElement[]} explained */
-function show(unit, explained) {
+/** @param {Unit} unit @param {any} aligns the head that aligns its words @param {HTMLElement[]} explained */
+function show(unit, aligns, explained) {
   details.replaceChildren(
     element("p", { class: "source", dir: "auto" }, unit.source),
     ...explained,
@@ -247,7 +247,7 @@ function show(unit, explained) {
   );
   details.hidden = false;
   look?.forget();
-  guide?.forget();
+  guide?.forget(aligns);
   if (wish.has("walk")) look?.open(true);
   if (wish.get("view") === "tour") guide?.open(true);
   wish.delete("view");
@@ -282,10 +282,17 @@ function redraw() {
 if (models.length > 1) {
   byId("model").replaceChildren(...models.map(({ dataset }) => element("option", { value: dataset.name }, dataset.name ?? "")));
   byId("model").value = current.dataset.name;
-  byId("model").addEventListener("change", () => (location.hash = `model=${encodeURIComponent(byId("model").value)}`));
+  byId("model").addEventListener("change", () => {
+    const text = source.value && { text: source.value };
+    location.hash = `${new URLSearchParams({ model: byId("model").value, ...text })}`;
+  });
   byId("choice").hidden = false;
 }
-addEventListener("hashchange", () => location.reload());
+addEventListener("hashchange", () => {
+  const address = new URLSearchParams(location.hash.slice(1));
+  if (!address.has("language") && language !== usualLanguage) history.replaceState(null, "", `#${address}&language=${language}`);
+  location.reload();
+});
 form.addEventListener("submit", (/** @type {Event} */ event) => (event.preventDefault(), translate()));
 stop.addEventListener("click", halt);
 copy.addEventListener("click", async () => {

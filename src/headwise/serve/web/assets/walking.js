@@ -1,12 +1,15 @@
 // @ts-check
 // A walk through one layer and head of a pair: what the library records in one pass, and parameters from its memory.
-// The result is what `view/page/walks.py` describes, with the names and formulas that `page.py` took from there.
+// The result is what `view/page/walks.py` describes, with the ids and formulas that `page.py` took from there. Weights are
+// those of 8 bits that the page has, and everything else is computed in float32.
 
 /** @typedef {import("./engine.js").Engine} Engine */
 /** @typedef {import("./engine.js").Room} Room */
 /** @typedef {{rows: number, columns: number, values: Float32Array}} Matrix */
 /** @typedef {{stack: string, layer: number, head: number}} Where */
 /** @typedef {{values: Matrix, weight?: Matrix | null, bias?: Matrix | null}} Recorded */
+
+const PANEL = 16; // outputs packed together: simd.h
 
 const range = (/** @type {number} */ count, start = 0) => Array.from({ length: count }, (_, i) => start + i);
 
@@ -65,20 +68,18 @@ class Recorder {
     this.head = head;
     this.decoder = stack === "decoder";
     this.columns = engine.about.walk.columns; // of a head, among the padded ones
-    this.model = engine.read("Transformer", engine.model);
+    this.model = engine.read("Transformer", engine.float32);
     this.layer = engine.read("Layer", this.model[stack] + layer * engine.size("Layer"));
     this.rows = this.decoder ? read.length : source.length;
     this.side = this.decoder ? "target" : "source";
     this.norm = `${stack}_norm`;
     /** @type {Map<string, {at: number, rows: number, columns: number}>} */
     this.fields = new Map();
-    /** @type {Map<number, {levels: Int8Array, scales: Float32Array, bias: Float32Array | null, width: number}>} */
-    this.linears = new Map();
     this.plan();
     const places = Object.fromEntries([...this.fields].map(([name, { at }]) => [`walk.${name}`, at]));
     const recording = room.record("Recording", { ...places, "walk.decoder": Number(this.decoder), "walk.layer": layer, "walk.head": head, end: this.decoder ? this.model.n_decoder_layers : 0 });
     const sources = source.length ? [room.ints(source), room.ints([source.length])] : [0, 0];
-    if (engine.library.headwise_read(engine.model, ...sources, room.ints(read), room.ints([read.length]), 1, recording)) throw new Error("memory-inside");
+    if (engine.library.headwise_read(engine.float32, ...sources, room.ints(read), room.ints([read.length]), 1, recording)) throw new Error("memory-inside");
     /** @type {number[]} */
     this.likely = [];
     this.totals = new Float32Array(this.rows);
@@ -200,36 +201,25 @@ class Recorder {
     return { weight: vector(record[`${name}.weight`]), bias: vector(record[`${name}.bias`]) };
   }
 
-  /** Some outputs and inputs of a packed product. @param {number} address @param {number[]} outputs @param {number[]} inputs */
+  /** Some outputs and inputs of a product, whose weights are where `float_index` of products.c says. @param {number} address @param {number[]} outputs @param {number[]} inputs */
   product(address, outputs, inputs) {
-    const { levels, scales, bias, width } = this.linear(address);
+    const { d_in, d_out, values: at, bias } = this.engine.read("Linear", address);
+    const packed = new Float32Array(this.engine.library.memory.buffer, at, Math.ceil(d_out / PANEL) * PANEL * d_in);
     const values = new Float32Array(inputs.length * outputs.length);
-    outputs.forEach((output, o) => inputs.forEach((input, i) => (values[i * outputs.length + o] = scales[output] * levels[output * width + input])));
-    const shift = bias && { rows: 1, columns: outputs.length, values: Float32Array.from(outputs, (output) => bias[output]) };
-    return { weight: { rows: inputs.length, columns: outputs.length, values }, bias: shift };
-  }
-
-  /** @param {number} address */
-  linear(address) {
-    const known = this.linears.get(address);
-    if (known) return known;
-    const { engine, room } = this;
-    const { d_in, d_out, bias } = engine.read("Linear", address);
-    const [levels, scales] = [room.bytes(d_in * d_out), room.bytes(4 * d_out)];
-    engine.library.headwise_quantised_weights(address, levels, scales);
-    const made = { levels: new Int8Array(engine.library.memory.buffer, levels, d_in * d_out).slice(), scales: engine.floats(scales, d_out), bias: bias ? engine.floats(bias, d_out) : null, width: d_in };
-    this.linears.set(address, made);
-    return made;
+    outputs.forEach((output, o) => inputs.forEach((input, i) => (values[i * outputs.length + o] = packed[(output - (output % PANEL)) * d_in + input * PANEL + (output % PANEL)])));
+    const shifts = this.engine.floats(bias, d_out);
+    return { weight: { rows: inputs.length, columns: outputs.length, values }, bias: { rows: 1, columns: outputs.length, values: Float32Array.from(outputs, (output) => shifts[output]) } };
   }
 
   /** The most probable token of each position, then others, most probable first. @returns {Record<string, Recorded>} */
   predict() {
     const { engine, room, rows } = this;
-    const { d_in, d_out } = engine.read("Linear", engine.output);
+    const { output } = this.model;
+    const { d_in, d_out } = engine.read("Linear", output);
     const [states, at] = [this.recorded("output"), room.bytes(4 * rows * d_out)];
     const hidden = room.bytes(4 * rows * d_in);
     new Float32Array(engine.library.memory.buffer).set(states.values, hidden / 4);
-    if (engine.library.headwise_linear_forward(engine.output, hidden, rows, at)) throw new Error("memory-inside");
+    if (engine.library.headwise_linear_forward(output, hidden, rows, at)) throw new Error("memory-inside");
     const logits = engine.floats(at, rows * d_out);
     const best = new Float32Array(d_out);
     const firsts = new Set(); // the most probable token of each row
@@ -246,7 +236,7 @@ class Recorder {
     const chosen = { rows, columns, values: Float32Array.from(range(rows * columns), (i) => logits[Math.floor(i / columns) * d_out + this.likely[i % columns]]) };
     const shares = { rows, columns, values: chosen.values.map((logit, i) => Math.exp(logit - this.totals[Math.floor(i / columns)])) };
     return {
-      logits: { values: chosen, ...this.product(engine.output, this.likely, range(d_in)) },
+      logits: { values: chosen, ...this.product(output, this.likely, range(d_in)) },
       probabilities: { values: shares, bias: { rows: 1, columns: rows, values: this.totals } },
     };
   }

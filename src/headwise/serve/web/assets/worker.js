@@ -123,8 +123,8 @@ function explain({ unit, source, tokens }) {
   const beam = Math.max(engine.about.options.beam_size, ALTERNATIVES);
   const found = engine.search(ids, { beam_size: beam, pool: ALTERNATIVES });
   const alternatives = found.map(({ tokens, logProb }) => ({ text: oneLine(tokenizer.decode(tokens)), logProb }));
-  const weights = engine.look(ids, tokens);
-  page.postMessage({ kind: "explained", unit, alternatives, weights, read: tokenizer.readable(ids), wrote: tokenizer.readable([...tokens, eos]) });
+  const aligned = engine.align(ids, tokens, (id) => !tokenizer.special.has(id));
+  page.postMessage({ kind: "explained", unit, alternatives, ...aligned, read: tokenizer.readable(ids), wrote: tokenizer.readable([...tokens, eos]) });
 }
 
 /** The steps of one layer and head. @param {{number: number, source: string, tokens: number[], where: import("./walking.js").Where}} question */

@@ -1,6 +1,7 @@
 // @ts-check
 // One translation seen from inside: its pieces and words, and the attention weights of every layer and head.
 
+import { laterBy } from "./aligning.js";
 import { walkedThrough } from "./steps.js";
 import { t } from "./texts.js";
 import { grouped, unitsAlong } from "./words.js";
@@ -161,14 +162,7 @@ export class Inspection {
     const [recorded, lastButOne] = [this.layers("cross"), Math.max(0, this.attention.cross.length - 2)];
     const usual = this.weights("cross", recorded.includes(lastButOne) ? lastButOne : (recorded.at(-1) ?? null), null);
     const columns = this.words("src").flatMap(({ start, stop }) => Array.from({ length: stop - start }, (_, at) => start + at));
-    const agreement = (/** @type {number} */ later) => {
-      let sum = 0;
-      for (let row = 0; row + 1 < weights.rows; row++) {
-        for (const column of columns) sum += weights.values[(row + later) * weights.columns + column] * (usual?.values[row * weights.columns + column] ?? 0);
-      }
-      return sum;
-    };
-    return ROWS[agreement(1) > agreement(0) ? 1 : 0];
+    return ROWS[laterBy(weights, usual, columns)];
   }
 }
 
