@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 
-from headwise.documents.unit import CLOSES, Code, Parts, join_parts, without_inline_codes
+from headwise.documents.markup.inline_tree import are_apart, is_inside_word
+from headwise.documents.unit import CLOSES, POINT, Code, Parts, join_parts, without_inline_codes
 from headwise.errors import UserError
 from headwise.runtime.search.translator import split_near_middle
 from headwise.text.files.scripts import space_after
@@ -53,8 +54,7 @@ def split_into_sentences(parts: Parts, language: str) -> tuple[str, list[Sentenc
             found.append(SentenceSpan((), line))
             continue
         at, first = 0, len(found)
-        ends = accumulate(_limited(line, _sizes(BLANK.sub(" ", line), language or "en")))
-        for end in (_after_closing(line, end, code_of) for end in ends):
+        for end in _ends(line, code_of, language or "en"):
             piece = line[at:end]
             at = max(at, end)
             if not piece:
@@ -65,14 +65,47 @@ def split_into_sentences(parts: Parts, language: str) -> tuple[str, list[Sentenc
     return text[:start], found
 
 
-def _after_closing(line: str, end: int, code_of: Mapping[str, Code]) -> int:
-    """The end of a sentence, with the ends of spans that follow it."""
-    after = end
-    while after < len(line) and line[after] in code_of and code_of[line[after]].kind == CLOSES:
-        after += 1
-    while end < after < len(line) and line[after].isspace():
-        after += 1
-    return after
+def _ends(line: str, code_of: Mapping[str, Code], language: str) -> Iterator[int]:
+    """Where the sentences of a line end: as in the text that a reader sees, without the codes of formats."""
+    shown, places = _shown(line, code_of)
+    for end in accumulate(_limited(shown, _sizes(BLANK.sub(" ", shown), language))):
+        last = len(shown[:end].rstrip()) - 1
+        yield _behind_codes(line, places[last] + 1 if last >= 0 else 0, code_of) if end < len(shown) else len(line)
+    if not shown:
+        yield len(line)
+
+
+def _shown(line: str, code_of: Mapping[str, Code]) -> tuple[str, list[int]]:
+    """The characters of a line that a reader sees, and the place of each: no ends of spans, and no notes behind words.
+
+    Placeholders, and points with a blank before them, stand for words.
+    """
+    shown, places, between = list[str](), list[int](), -1
+    for at, letter in enumerate(line):
+        code = code_of.get(letter)
+        if code and (code.kind != POINT or is_inside_word(code)):
+            continue
+        if code and code.inline and shown and not shown[-1].isspace():
+            between = at
+            continue
+        if between >= 0 and not letter.isspace() and are_apart(shown[-1], letter):
+            shown.append(" ")
+            places.append(between)
+        shown.append(letter)
+        places.append(at)
+        between = -1
+    return "".join(shown), places
+
+
+def _behind_codes(line: str, end: int, code_of: Mapping[str, Code]) -> int:
+    """The end of a sentence with the points that touch it, the ends of spans that follow it, and blanks."""
+    for at in range(end, len(line)):
+        code = code_of.get(line[at])
+        if code and (code.kind == CLOSES or (code.kind == POINT and code.inline and at == end)):
+            end = at + 1
+        elif code or not line[at].isspace():
+            break
+    return len(line) - len(line[end:].lstrip())
 
 
 def _sizes(line: str, language: str) -> Iterator[int]:

@@ -106,7 +106,7 @@ def test_word_letters_from_left_to_right_have_runs_without_mark() -> None:
         (".", True),
     ]
     (again,) = parse_document("a.docx", translated).units
-    assert plain(again.source) == "ב-Word 2016 (גרסה 16.0), A/B"  # one format
+    assert plain(again.source) == "ב-Word 2016 (גרסה 16.0), A/B."  # one format
 
 
 def test_word_styles_get_formats_for_right_to_left_text() -> None:

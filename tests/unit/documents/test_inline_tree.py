@@ -104,6 +104,14 @@ def test_what_a_model_has_copied_is_taken_and_anything_else_is_not() -> None:
         ("Open {a}, then", "Dann öffnen,", [(0, 1), (1, 0)], "Dann öffnen {a},"),
         ("delete {n} files", "删除文件", [(0, 0), (1, 0)], "{n}删除文件"),
         ("<b>%s</b> of <b>x</b>", "von", [(0, 0)], "<b>%s</b> <b>von</b>"),
+        # a span that has only signs gets signs, and no words
+        ("Who<b>?</b>", "Qui ?", [(0, 0), (0, 1)], "Qui <b>?</b>"),
+        ("He<b>.</b>", "他。", [(0, 0)], "他<b>。</b>"),
+        ("Who<b>?</b>", "Wer", [(0, 0)], "Wer<b></b>"),
+        ("a<b>,</b> b", "B, a", [], "B<b>,</b> a"),
+        ("<b>¿</b>Qué<b>?</b>", "What?", [(0, 0)], "<b></b>What<b>?</b>"),
+        ("say <b>“</b>a<b>”</b>", "„A“ sagen", [(0, 1), (1, 0)], "<b>„</b>A<b>“</b> sagen"),
+        ("one <b>-</b> two", "two one", [(0, 1), (2, 0)], "two one<b></b>"),
     ],
 )
 def test_codes_go_where_the_words_beside_them_went(
@@ -168,6 +176,24 @@ def test_the_end_of_a_span_is_in_the_sentence_before_it() -> None:
     parts = with_codes(("See <b>this text.</b> Then <i>go.</i>",))
     _, spans = split_into_sentences(parts, "en")
     assert [plain(span.parts) for span in spans] == ["See <b>this text.</b>", "Then <i>go.</i>"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Mr<b>.</b> Smith came<b>.</b> He left.", ["Mr<b>.</b> Smith came<b>.</b>", "He left."]),
+        ("“Hi<b>.”</b> He left.", ["“Hi<b>.”</b>", "He left."]),
+        ("One.<x1/> Two<x2/>. Three", ["One.<x1/>", "Two<x2/>.", "Three"]),  # notes
+        ("One.<x1/>Two", ["One.<x1/>", "Two"]),  # a line break
+        ("Mr.<m1/> Smith. <m2/>Two", ["Mr.<m1/> Smith.", "<m2/>Two"]),  # bookmarks
+        ("One. <x1/> is two.", ["One.", "<x1/> is two."]),  # a picture
+        ("One. <b> Two.</b>", ["One.", "<b> Two.</b>"]),
+    ],
+)
+def test_sentences_end_where_a_reader_sees_them_end(text: str, sentences: list[str]) -> None:
+    parts = with_kinds(tuple(Code(one, True) if one[:1] == "<" else one for one in re.split("(<[^>]*>)", text)))
+    _, spans = split_into_sentences(join_parts(parts), "en")
+    assert [plain(span.parts) for span in spans] == sentences
 
 
 @given(SOURCES)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from io import BytesIO
+from itertools import pairwise
 from random import Random
 from xml.etree import ElementTree
 
@@ -186,6 +187,76 @@ SYNTAXES = [
         needs_words=True,
     ),
 ]
+
+
+Runs = Sequence[tuple[str, int]]  # texts, each with the number of its format; 0 = none
+SENTENCES = [
+    "How are you?",
+    "\u201eHello\u201c, he said. (Then he left, on 12.5.)",
+    "\u00bfQu\u00e9? \u00a1Hola! 5 % of us.",
+    "Mr. Smith, e.g., paid $12: 'no' \u2013 \u201cyes!\u201d \u00abthen\u00bb 12.",
+    "1. \u2014 a-b/c\u2026 it's #1 +",
+    "\u8a9e\u3002\u300c\u8a9e\u300d\uff1f",
+]
+NS = (
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "http://schemas.openxmlformats.org/drawingml/2006/main",
+    "http://schemas.openxmlformats.org/spreadsheetml/2006/main",
+)
+
+
+def word(runs: Runs) -> bytes:
+    """Runs of Word, as it divides them by language and spelling, too."""
+    formats = ["<w:lang w:val='de'/>", "<w:b/>", "<w:i/>", "<w:noProof/><w:i/>"]
+    xml = "<w:proofErr w:type='spellEnd'/>".join(
+        f"<w:r w:rsidR='0{n}'><w:rPr>{formats[kind]}</w:rPr><w:t xml:space='preserve'>{text}</w:t></w:r>"
+        for n, (text, kind) in enumerate(runs)
+    )
+    body = f"<w:document xmlns:w='{NS[0]}'><w:body><w:p>{xml}</w:p></w:body></w:document>"
+    return with_archive("word/document.xml", body)
+
+
+def slide(runs: Runs) -> bytes:
+    formats = ["lang='en-US' dirty='0'", "b='1' err='1'", "i='1' lang='de'", "i='1'"]
+    xml = "".join(f"<a:r><a:rPr {formats[kind]}/><a:t>{text}</a:t></a:r>" for text, kind in runs)
+    return with_archive("ppt/slides/slide1.xml", f"<p:sld xmlns:p='p' xmlns:a='{NS[1]}'><a:p>{xml}</a:p></p:sld>")
+
+
+def workbook(runs: Runs) -> bytes:
+    formats = ["", "<rPr><b/></rPr>", "<rPr><i/></rPr>", "<rPr><u/></rPr>"]
+    xml = "".join(f"<r>{formats[kind]}<t xml:space='preserve'>{text}</t></r>" for text, kind in runs)
+    written = BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        archive.writestr("xl/workbook.xml", f"<workbook xmlns='{NS[2]}'/>")
+        archive.writestr("xl/sharedStrings.xml", f"<sst xmlns='{NS[2]}'><si>{xml}</si></sst>")
+    return written.getvalue()
+
+
+def in_spans(syntax: Syntax) -> Callable[[Runs], bytes]:
+    """Runs as the spans of a format."""
+    spans = [("", ""), *syntax.spans]
+    return lambda runs: syntax.around("".join(text.join(spans[kind]) for text, kind in runs))
+
+
+RUNS_IN_FORMATS = {"a.docx": word, "a.pptx": slide, "a.xlsx": workbook} | {
+    one.name: in_spans(one)
+    for one in SYNTAXES
+    if one.name in ("a.html", "a.xhtml", "strings.xml", "a.xlf", "content.odt", "a.srt")
+}
+
+
+@pytest.mark.parametrize("name", RUNS_IN_FORMATS)
+@given(data=st.data())
+def test_a_model_reads_the_sentences_that_a_reader_sees_whatever_the_formats(name: str, data: st.DataObject) -> None:
+    sentence = data.draw(st.sampled_from(SENTENCES))
+    cuts = data.draw(st.lists(st.integers(1, len(sentence) - 1), max_size=8).map(lambda one: sorted(set(one))))
+    texts = [sentence[start:end] for start, end in pairwise([0, *cuts, len(sentence)])]
+    runs = [(one, data.draw(st.integers(0, SPANS))) for one in texts]
+    whole, divided = (parse_document(name, RUNS_IN_FORMATS[name](one), ("en", "de")) for one in ([(sentence, 0)], runs))
+    assert Counter(run(divided, identity)[1]) == Counter(run(whole, identity)[1])
+    units, _ = run(divided, lambda text: (text.upper(), identity(text)[1]))
+    (again,) = parse_document(name, divided.filled(targets_of(units)), ("en", "de")).units
+    assert strings_only(again.target or again.source) == sentence.upper()
 
 
 def texts(syntax: Syntax) -> st.SearchStrategy[list[Node]]:

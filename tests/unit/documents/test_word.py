@@ -333,3 +333,24 @@ def test_an_unchanged_text_leaves_the_bytes_of_a_document() -> None:
     data = written('<w:p><w:r w:rsidR="00A1"><w:t>A </w:t></w:r>\n<w:r w:rsidR="00B2"><w:t>text</w:t></w:r></w:p>')
     document = parse_document("a.docx", data)
     assert document.filled({0: document.units[0].source}) == data
+
+
+@pytest.mark.parametrize(
+    ("runs", "source"),
+    [
+        (["How are you", "?"], "How are you?"),
+        (["(", "a", ")", "!", " "], "(a)!"),
+        (["1.", "<w:tab/>", "A text", ".", "<w:tab/>", "12"], "A text."),
+        (["12 ", "dogs", "<w:footnoteReference/>", "."], "12 dogs<x0/>."),
+        (["A text", "<w:br/>", "?", "<w:drawing/>"], "A text\n?"),
+        (["<w:drawing/>", "\u201e", "A text", "\u201c"], "\u201eA text\u201c"),
+    ],
+)
+def test_signs_in_runs_of_their_own_belong_to_the_sentence(runs: list[str], source: str) -> None:
+    xml = "".join(f"<w:r>{one if one[0] == '<' else f'<w:t>{one}</w:t>'}</w:r>" for one in runs)
+    data = written(f"<w:p>{xml}</w:p>")
+    document = parse_document("a.docx", data)
+    assert [plain(unit.source) for unit in document.units] == [source]
+    upper = tuple(one.upper() if isinstance(one, str) else one for one in document.units[0].source)
+    paragraphs = [opened(one).paragraphs[0].text for one in (document.filled({0: upper}), data)]
+    assert paragraphs[0] == paragraphs[1].upper()

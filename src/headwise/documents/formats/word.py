@@ -29,7 +29,11 @@ CONTAINERS = ("hyperlink", "ins", "smartTag", "moveTo")
 CHOICES = ("dropDownList", "comboBox", "date", "picture", "checkbox", "docPartObj", "equation")  # content controls
 STAYS = {"del": "deleted text", "moveFrom": "deleted text", "sdt": "choice", "r": "field", "oMath": "formula"}
 NOISE = ("proofErr", "lastRenderedPageBreak")
-INVISIBLE = re.compile(r"<\w+:(?:lang|noProof|rtl)\b[^<>]*/>")  # properties of a run without visible effect
+INVISIBLE = re.compile(  # properties of a run without visible effect: elements in Word, attributes in PowerPoint
+    r"<\w+:(?:lang|noProof|rtl)\b[^<>]*/>|\s(?:altLang|bmk|dirty|err|lang|noProof|smtClean|smtId)=(?:\"[^\"]*\"|'[^']*')"
+)
+NO_PROPERTIES = re.compile(r"<(?:\w+:)?rPr\s*(?:/>|>\s*</(?:\w+:)?rPr>)")
+TAB = re.compile(r"<\w+:p?tab\b[^<>]*/></\w+:r>")
 CODE = re.compile(r"<(/?)([gmx])(\d+)/?>")
 UNSEEN = re.compile(  # objects that do not separate words: positions, and hyphens
     r"(?:<\w+:(?:bookmark|commentRange|perm|moveFromRange|moveToRange|customXml\w+Range)(?:Start|End)\b[^<>]*/>|"
@@ -227,11 +231,11 @@ def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> 
         if n not in links or n in links[n].content
         for piece in _pieces(part, child, n, prefix, fields, links[n].setting if n in links else None)
     ]
-    texts = [piece.child for piece in pieces if not piece.raw and any(map(str.isalpha, piece.text))]
-    if not texts or open_before or fields.depth > 0:
+    shown = _text_span(pieces)
+    if not shown or open_before or fields.depth > 0:
         return None
-    first = links[texts[0]].first if texts[0] in links else texts[0]
-    last = links[texts[-1]].last if texts[-1] in links else texts[-1]
+    first, last = (pieces[n].child for n in shown)
+    first, last = links[first].first if first in links else first, links[last].last if last in links else last
     inside = _merge_objects([piece for piece in pieces if first <= piece.child <= last])
     source, settings = _with_format_codes(inside)
     objects = [piece.setting._replace(properties=piece.raw) for piece in inside if piece.raw]
@@ -239,6 +243,28 @@ def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> 
     lead = _lead(part, element, start, prefix, fields.dialect.marks)
     start = element.inner if lead else start
     return Paragraph(start, end, source, settings, objects, prefix, fields.dialect, lead)
+
+
+def _text_span(pieces: Sequence[RunPiece]) -> tuple[int, int] | None:
+    """The first and the last piece of a text: those with letters, and signs beside them; None without letters.
+
+    Signs beyond a tab, such as the number of a list or of a page, are no part of it.
+    """
+    letters = [n for n, piece in enumerate(pieces) if not piece.raw and any(map(str.isalpha, piece.text))]
+    if not letters:
+        return None
+    ends = list[int]()
+    for end, step in ((letters[0], -1), (letters[-1], 1)):
+        found = end
+        while 0 <= end + step < len(pieces) and not _is_tab(pieces[end + step]):
+            end += step
+            found = end if pieces[end].text.strip() else found
+        ends.append(found)
+    return ends[0], ends[1]
+
+
+def _is_tab(piece: RunPiece) -> bool:
+    return TAB.fullmatch(piece.raw.replace(piece.setting.properties, "", 1).partition(">")[2]) is not None
 
 
 def _lead(part: Source, paragraph: Element, end: int, prefix: str, marks: DirectionMarks) -> str:
@@ -375,4 +401,4 @@ def _with_format_codes(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetti
 
 def _visible(setting: RunSetting) -> RunSetting:
     properties = INVISIBLE.sub("", setting.properties)
-    return setting._replace(properties="" if re.fullmatch(r"<\w+:rPr>\s*</\w+:rPr>", properties) else properties)
+    return setting._replace(properties=NO_PROPERTIES.sub("", properties))

@@ -90,7 +90,7 @@ class Sentence:
         points = [code for number in gap.codes if (code := self.codes[number]).kind == POINT]
         if not points:
             return any(gap.blanks)
-        return (any(gap.blanks) or not all(map(_is_inside_word, points))) and _are_apart(before[-1], after[0])
+        return (any(gap.blanks) or not all(map(is_inside_word, points))) and are_apart(before[-1], after[0])
 
     def bare(self) -> str:
         """The words, with single blanks."""
@@ -219,12 +219,13 @@ def _is_letter(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def _is_inside_word(point: Code) -> bool:
+def is_inside_word(point: Code) -> bool:
+    """Whether a reader does not see a point, such as a bookmark, so that it does not separate words."""
     is_letter = point.text.startswith("&") and unescape_html(point.text).isalpha()
     return is_letter or INSIDE_WORDS.match(point.text) is not None
 
 
-def _are_apart(before: str, after: str) -> bool:
+def are_apart(before: str, after: str) -> bool:
     """Whether a blank belongs between two characters when nothing else is between them."""
     if before in BEFORE_WORDS or before in NEUTRAL or after in BEHIND_WORDS or after in NEUTRAL:
         return False

@@ -21,6 +21,7 @@ from headwise.text.files.links import Link
 from headwise.text.files.scripts import space_after
 
 MIN_LETTERS = 5  # of a word that is probably the same in both languages
+OPENING = frozenset("([{\u00bf\u00a1")  # signs that no sign behind a word replaces
 AtomRange = tuple[int, int]  # first atom, and the atom after the last one
 
 
@@ -142,9 +143,11 @@ class _Placement:
         """The child that each target atom belongs to, by most links; -1 for atoms of the span itself."""
         counts: dict[int, Counter[int]] = defaultdict(Counter)
         for n, child in enumerate(children):
+            signs = self._has_only_signs(child)
             for atom in range(child.start, child.end):
                 for at in self._linked(atom, low, high):
-                    counts[at][n] += 1
+                    if not (signs and self._targets[at].is_word):
+                        counts[at][n] += 1
         own = set(range(span.start, span.end)).difference(*(range(child.start, child.end) for child in children))
         for at in {at for atom in own for at in self._linked(atom, low, high)} - counts.keys():
             counts[at][-1] += 1
@@ -163,6 +166,8 @@ class _Placement:
         if not signs:
             cut = self._proportional(span, child.end if child.opening < 0 else child.start, low, high)
         words = [at for at in range(low, high) if self._targets[at].is_word]
+        if self._has_only_signs(child):
+            return min([cut, *words[:1]]) if child.opening < 0 else max([cut, *(at + 1 for at in words[-1:])])
         self.is_emptied |= not words
         if words:
             cut = max(cut, words[0] + 1) if child.opening < 0 else min(cut, words[-1])
@@ -171,16 +176,31 @@ class _Placement:
     def _beside(
         self, span: InlineSpan, child: InlineSpan, low: int, high: int, others: Mapping[int, AtomRange]
     ) -> AtomRange:
-        """The interval of a child whose words have no links: a free word near it, if possible without links."""
+        """The interval of a child whose words have no links: a free word near it, if possible without links.
+
+        Of a child with signs only, such as a bold question mark, it is a sign, or empty.
+        """
         at = self._gap(span, child.start, child.end, True, False, low, high)
         taken = sorted(interval for interval in others.values() if interval[0] < interval[1])
-        free = [n for n in range(low, high) if self._targets[n].is_word and not _is_taken(n, taken)]
+        signs = self._has_only_signs(child)
+        old = {self._sentence.atoms[n].text for n in range(child.start, child.end)}
+        free = [n for n in range(low, high) if self._targets[n].is_word != signs and not _is_taken(n, taken)]
+        if signs:
+            free = [n for n in free if self._targets[n].text in old or self._may_replace(old, n)]
         if not free:
-            self.is_emptied = True
+            self.is_emptied |= not signs
             at = min(max(_outside(at, taken), low), high)
             return at, at
-        nearest = min(free, key=lambda n: (bool(self._sources[n]), abs(2 * n + 1 - 2 * at)))
+        is_other = {n: self._targets[n].text not in old if signs else bool(self._sources[n]) for n in free}
+        nearest = min(free, key=lambda n: (is_other[n], abs(2 * n + 1 - 2 * at)))
         return nearest, nearest + 1
+
+    def _has_only_signs(self, span: InlineSpan) -> bool:
+        return not any(self._sentence.atoms[n].is_word for n in range(span.start, span.end))
+
+    def _may_replace(self, signs: set[str], at: int) -> bool:
+        """Whether a sign of the translation that has no links may stand for others, such as 。 for a full stop."""
+        return not self._sources[at] and (self._targets[at].text in OPENING) == (not signs.isdisjoint(OPENING))
 
     def _point(self, span: InlineSpan, child: InlineSpan, low: int, high: int) -> int:
         """The target gap of points."""
