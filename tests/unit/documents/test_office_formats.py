@@ -286,3 +286,13 @@ def test_runs_of_a_slide_have_no_line_breaks() -> None:
         ["t"],
         ["rPr", "t"],
     )
+
+
+def test_a_rich_text_of_a_workbook_keeps_its_line_ends() -> None:
+    made = openpyxl.Workbook()
+    assert made.active is not None
+    made.active["A1"] = CellRichText("Plain\nand ", TextBlock(InlineFont(b=True), "bold"))
+    document = parse_document("a.xlsx", in_memory(made.save))
+    sheet = openpyxl.load_workbook(BytesIO(filled(document)), rich_text=True).active
+    assert sheet is not None
+    assert str(sheet["A1"].value) == "PLAIN\nAND BOLD"

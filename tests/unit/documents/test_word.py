@@ -221,6 +221,10 @@ def test_both_copies_of_a_text_box_are_filled_with_their_paragraph() -> None:
         ("<w:sdt><w:sdtPr/><w:sdtContent>", "</w:sdtContent></w:sdt>"),
         ('<w:moveTo w:id="1" w:author="a">', "</w:moveTo>"),
         ('<w:fldSimple w:instr=" HYPERLINK &quot;a&quot; ">', "</w:fldSimple>"),
+        ('<w:customXml w:element="a"><w:customXmlPr/>', "</w:customXml>"),
+        ('<w:smartTag w:element="a"><w:smartTagPr/>', "</w:smartTag>"),
+        ('<w:bdo w:val="ltr">', "</w:bdo>"),
+        ("<w:r><w:ruby><w:rt><w:r><w:t>hint</w:t></w:r></w:rt><w:rubyBase>", "</w:rubyBase></w:ruby></w:r>"),
     ],
 )
 def test_text_in_containers_is_translated_inside_them(opening: str, closing: str) -> None:
@@ -239,7 +243,9 @@ def test_what_stays_is_counted() -> None:
     data = written(
         "<w:p><w:r><w:t>Text </w:t></w:r><w:del><w:r><w:delText>gone</w:delText></w:r></w:del>"
         f'<w:moveFrom>{run}</w:moveFrom><w:fldSimple w:instr="AUTHOR">{run}</w:fldSimple>'
-        f"<w:sdt><w:sdtPr><w:dropDownList/></w:sdtPr><w:sdtContent>{run}</w:sdtContent></w:sdt></w:p>"
+        f"<w:sdt><w:sdtPr><w:dropDownList/></w:sdtPr><w:sdtContent>{run}</w:sdtContent></w:sdt>"
+        f"<w:new>{run}</w:new><w:r><w:newer><w:t>gone</w:t></w:newer></w:r>"
+        "<w:r><w:ruby><w:rt><w:r><w:t>gone</w:t></w:r></w:rt></w:ruby></w:r></w:p>"
     )
     document = parse_document("a.docx", data)
     assert [(one.kind, one.text) for one in document.skipped] == [
@@ -247,6 +253,9 @@ def test_what_stays_is_counted() -> None:
         ("deleted text", "gone"),
         ("field", "gone"),
         ("choice", "gone"),
+        ("<new>", "gone"),
+        ("<newer>", "gone"),
+        ("<ruby>", "gone"),
     ]
 
 
@@ -284,7 +293,7 @@ def test_a_field_ends_in_a_tracked_insertion() -> None:
     inserted = f"<w:ins><w:r><w:t>On page</w:t></w:r>{begin}</w:ins><w:ins>{separate}{rest.replace('|', '')}</w:ins>"
     document = docx.Document(BytesIO(written(f"<w:p>{inserted}</w:p>")))
     document.add_paragraph("After the field")
-    assert sources(saved(document)) == ["On page<x0/>", "After the field"]
+    assert sources(saved(document)) == ["On page<m0/>", "After the field"]
 
 
 def test_a_link_in_another_field_stays() -> None:
@@ -322,11 +331,44 @@ def test_a_link_stays_in_its_container_which_is_written_once(outer: str) -> None
     assert content.replace("see the", "SEE THE").replace("page", "PAGE").replace("now", "NOW") in xml
 
 
-def test_bookmarks_and_hyphens_do_not_divide_words() -> None:
-    marks = '<w:bookmarkStart w:id="1" w:name="a"/><w:bookmarkEnd w:id="1"/>'
-    runs = ["<w:r><w:t>A sem</w:t></w:r>", marks, "<w:r><w:t>i</w:t></w:r>", "<w:r><w:softHyphen/></w:r>"]
-    document = parse_document("a.docx", written(f"<w:p>{''.join(runs)}<w:r><w:t>colon</w:t></w:r></w:p>"))
+@pytest.mark.parametrize(
+    "between",
+    [
+        '<w:bookmarkStart w:id="1" w:name="a"/><w:bookmarkEnd w:id="1"/>',
+        "<w:r><w:softHyphen/></w:r>",
+        '<w:del w:id="1" w:author="a"><w:r><w:delText>m</w:delText></w:r></w:del>',
+        '<w:commentRangeEnd w:id="1"/><w:r><w:rPr><w:b/></w:rPr><w:commentReference w:id="1"/></w:r>',
+        f'{FIELD[0]}<w:r><w:instrText>XE "a"</w:instrText></w:r>{FIELD[4]}'.replace(" {0}", ""),  # for an index
+    ],
+)
+def test_what_a_reader_does_not_see_does_not_divide_words(between: str) -> None:
+    runs = "<w:r><w:t>A sem</w:t></w:r>", "<w:r><w:t>icolon</w:t></w:r>"
+    document = parse_document("a.docx", written(f"<w:p>{between.join(runs)}</w:p>"))
     assert bare_text(with_codes(document.units[0].source)) == "A semicolon"
+
+
+def test_a_hyphen_that_does_not_break_is_in_its_word() -> None:
+    data = written("<w:p><w:r><w:t>An e</w:t><w:noBreakHyphen/><w:t>mail</w:t></w:r></w:p>")
+    document = parse_document("a.docx", data)
+    assert document.units[0].source == ("An e\u2011mail",)
+    (run,) = opened(document.filled({0: ("Ein E\u2011Brief",)})).paragraphs[0].runs
+    assert [one.tag.partition("}")[2] for one in run._r] == ["t", "noBreakHyphen", "t"]
+
+
+def test_a_line_end_in_a_text_is_a_blank() -> None:
+    document = parse_document("a.docx", written("<w:p><w:r><w:t>A long\r\ntext</w:t></w:r></w:p>"))
+    assert document.units[0].source == ("A long text",)
+
+
+def test_texts_of_paragraphs_in_a_field_and_of_charts_are_counted() -> None:
+    file = BytesIO(written(f"<w:p><w:r><w:t>Before</w:t></w:r>{''.join(FIELD[:3])}</w:p>".replace(" {0}", "")))
+    with zipfile.ZipFile(file, "a") as made:
+        made.writestr("word/charts/chart1.xml", '<c:chart xmlns:c="c" xmlns:a="a"><a:t>Sum</a:t></c:chart>')
+    found = parse_document("a.docx", file.getvalue())
+    assert [(one.kind, one.text) for one in found.skipped] == [
+        ("text of a chart or diagram", "Sum"),
+        ("field", "Before"),
+    ]
 
 
 def test_an_unchanged_text_leaves_the_bytes_of_a_document() -> None:

@@ -13,7 +13,7 @@ from html import escape, unescape
 
 from headwise.documents.formats.archive import ArchiveDocument, PartPassage, PartTexts, read_archive, skipped_texts
 from headwise.documents.formats.slide_direction import PRESENTATION, RELATIONS, SlideDirection, SlideStyles
-from headwise.documents.formats.word import Dialect, read_paragraphs, rich_text
+from headwise.documents.formats.word import DRAWN_TEXT, Dialect, read_paragraphs, rich_text
 from headwise.documents.markup.direction import direction_of
 from headwise.documents.markup.markup import CONTROLS, Element, Source, with_attributes
 from headwise.documents.not_translated import NO_LETTERS, beginning_of
@@ -27,7 +27,7 @@ STRINGS, SHEET = "xl/sharedStrings.xml", re.compile(r"xl/worksheets/sheet\d+\.xm
 TABLE = re.compile(r"xl/tables/table\d+\.xml")
 LAYOUT_TEXT = "text of a slide layout"
 UNREAD = {  # files whose texts stay
-    re.compile(r"(?:ppt|xl)/(?:charts/chart|diagrams/data)\d+\.xml"): "text of a chart or diagram",
+    re.compile(r"(?:ppt|xl)/(?:charts/chart|diagrams/data)\d+\.xml"): DRAWN_TEXT,
     re.compile(r"(?:ppt|xl)/(?:threadedComments/|comments)(?:.*)\.xml"): "comment",
     re.compile(r"ppt/slide(?:Layouts/slideLayout|Masters/slideMaster)\d+\.xml"): LAYOUT_TEXT,
     re.compile(r"xl/drawings/drawing\d+\.xml"): "text of a drawing",

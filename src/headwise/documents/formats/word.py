@@ -14,7 +14,7 @@ from html import escape
 from itertools import groupby, takewhile
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from headwise.documents.formats.archive import ArchiveDocument, PartPassage, PartTexts, read_archive
+from headwise.documents.formats.archive import ArchiveDocument, PartPassage, PartTexts, read_archive, skipped_texts
 from headwise.documents.formats.word_direction import WordDirection, marks_in_styles, style_edits, table_edits
 from headwise.documents.markup.direction import direction_of
 from headwise.documents.markup.markup import CONTROLS, Element, Source
@@ -24,10 +24,16 @@ from headwise.errors import UserError
 
 STYLES = "word/styles.xml"
 TEXT_PART = re.compile(r"word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml")
+DRAWN_PART, DRAWN_TEXT = re.compile(r"word/(?:charts/chart|diagrams/data)\d+\.xml"), "text of a chart or diagram"
 MAX_INNER = 200  # paragraphs inside a paragraph with text
-CONTAINERS = ("hyperlink", "ins", "smartTag", "moveTo")
+CONTAINERS = ("hyperlink", "ins", "smartTag", "customXml", "moveTo", "bdo", "dir")
 CHOICES = ("dropDownList", "comboBox", "date", "picture", "checkbox", "docPartObj", "equation")  # content controls
-STAYS = {"del": "deleted text", "moveFrom": "deleted text", "sdt": "choice", "r": "field", "oMath": "formula"}
+STAYS = {  # elements with text, of paragraphs and runs
+    **dict.fromkeys(("del", "moveFrom"), "deleted text"),
+    **dict.fromkeys(("r", "fldSimple", "fld"), "field"),
+    **dict.fromkeys(("oMath", "oMathPara"), "formula"),
+    **{"sdt": "choice", "rt": "reading (ruby)"},
+}
 NOISE = ("proofErr", "lastRenderedPageBreak")
 INVISIBLE = re.compile(  # properties of a run without visible effect: elements in Word, attributes in PowerPoint
     r"<\w+:(?:lang|noProof|rtl)\b[^<>]*/>|\s(?:altLang|bmk|dirty|err|lang|noProof|smtClean|smtId)=(?:\"[^\"]*\"|'[^']*')"
@@ -35,10 +41,12 @@ INVISIBLE = re.compile(  # properties of a run without visible effect: elements 
 NO_PROPERTIES = re.compile(r"<(?:\w+:)?rPr\s*(?:/>|>\s*</(?:\w+:)?rPr>)")
 TAB = re.compile(r"<\w+:p?tab\b[^<>]*/></\w+:r>")
 CODE = re.compile(r"<(/?)([gmx])(\d+)/?>")
-UNSEEN = re.compile(  # objects that do not separate words: positions, and hyphens
-    r"(?:<\w+:(?:bookmark|commentRange|perm|moveFromRange|moveToRange|customXml\w+Range)(?:Start|End)\b[^<>]*/>|"
-    r"<\w+:r>(?:<\w+:rPr>(?:[^<]|<(?!/\w+:rPr>))*+</\w+:rPr>)?+<\w+:(?:softHyphen|noBreakHyphen)/></\w+:r>)++"
+UNSEEN = re.compile(  # elements that do not separate words: positions, deleted text, hyphens, instructions of fields
+    r"\w+Range(?:Start|End)|(?:bookmark|perm)(?:Start|End)|del|moveFrom|softHyphen|commentReference|annotationRef|fldChar|"
+    r"instrText|delInstrText|fldData"
 )
+LINE_END = re.compile(r"\r?\n")  # a blank in the text of a run
+HYPHEN = "\u2011"  # written as an element of its own
 
 
 class RunSetting(NamedTuple):
@@ -55,6 +63,7 @@ class RunPiece(NamedTuple):
     setting: RunSetting
     text: str
     raw: str = ""  # XML of an object
+    is_unseen: bool = False  # whether it does not separate words
 
 
 @dataclass(frozen=True)
@@ -99,9 +108,14 @@ class Paragraph:
 
     def _run(self, properties: str, text: str) -> str:
         w = self.prefix
-        texts = text.split("\n") if self.dialect.has_breaks else [text]
-        lines = [f"<{w}t{self.dialect.text_attributes}>{escape(line, quote=False)}</{w}t>" for line in texts]
-        return f"<{w}r>{properties}{f'<{w}br/>'.join(lines)}</{w}r>"
+        elements = {"\n": f"<{w}br/>", HYPHEN: f"<{w}noBreakHyphen/>"} if self.dialect.has_breaks else {}
+        texts = re.split(f"([{''.join(elements)}])", text) if elements else [text]
+        found = [
+            elements.get(one) or f"<{w}t{self.dialect.text_attributes}>{escape(one, quote=False)}</{w}t>"
+            for one in texts
+            if one or len(texts) == 1
+        ]
+        return f"<{w}r>{properties}{''.join(found)}</{w}r>"
 
 
 @runtime_checkable
@@ -119,15 +133,16 @@ class DirectionMarks(Protocol):
 
 @dataclass(frozen=True)
 class Dialect:
-    """The differences between Word and PowerPoint."""
+    """The differences between Word, PowerPoint and Excel."""
 
     text_attributes: str  # of an element with text
     nested: bool  # whether paragraphs may contain others, in text boxes
-    has_breaks: bool  # whether runs may contain line breaks
+    has_breaks: bool  # whether runs may contain elements for line breaks and hyphens
     marks: DirectionMarks
 
 
 WORD = Dialect(' xml:space="preserve"', nested=True, has_breaks=True, marks=WordDirection())
+EXCEL = Dialect(' xml:space="preserve"', nested=False, has_breaks=False, marks=WordDirection())
 
 
 class _Fields:
@@ -138,8 +153,9 @@ class _Fields:
         self.depth = 0
         self.skipped: list[Skipped] = []
 
-    def skip(self, part: Source, element: Element, kind: str) -> None:
+    def skip(self, part: Source, element: Element) -> None:
         """Note the text of an element that stays, if it has letters; paragraphs inside are texts of their own."""
+        kind = STAYS.get(element.name, f"<{element.name}>")
         for one in _own_texts(element):
             text = part.text(one.inner, one.inner_end)
             if any(map(str.isalpha, text)):
@@ -155,11 +171,14 @@ class _Fields:
 
 def read_word(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocument:
     """Read a Word document; a filled one has the writing direction of the second of the `languages`."""
-    parts = read_archive(path, data, "Word document", lambda name: bool(TEXT_PART.fullmatch(name)) or name == STYLES)
+    wanted = re.compile(f"{TEXT_PART.pattern}|{DRAWN_PART.pattern}|{re.escape(STYLES)}")
+    parts = read_archive(path, data, "Word document", lambda name: wanted.fullmatch(name) is not None)
     if not any(name.startswith("word/document") for name in parts):
         raise UserError(f"{path}: the archive has no word/document.xml; open it in Word and save it as .docx")
     sources = {name: Source(f"{path}: {name}", part) for name, part in parts.items()}
     styles = sources.pop(STYLES, None)
+    drawn = [sources.pop(name) for name in list(sources) if DRAWN_PART.fullmatch(name)]
+    skipped = [one for part in drawn for one in skipped_texts(part, part.root, DRAWN_TEXT, ("t",))]
     marks = WordDirection(direction_of(languages[1]), marks_in_styles(styles))
     texts: dict[str, Document] = {}
     for name, part in sources.items():
@@ -167,7 +186,7 @@ def read_word(path: str, data: bytes, languages: Sequence[str]) -> ArchiveDocume
         texts[name] = read_paragraphs(part, part.prefix, replace(WORD, marks=marks), tuple(edits))
     if styles:
         texts[STYLES] = PartTexts(styles, (), (), tuple(style_edits(styles, languages[1])))
-    return ArchiveDocument(data, texts)
+    return ArchiveDocument(data, texts, skipped)
 
 
 def read_paragraphs(
@@ -202,7 +221,7 @@ def _paragraphs(part: Source, element: Element, prefix: str, fields: _Fields) ->
 
 def rich_text(part: Source, element: Element, prefix: str) -> Paragraph | None:
     """The runs in an element as a text, such as a cell of a workbook; None without letters."""
-    return _paragraph(part, element, prefix, _Fields(WORD))
+    return _paragraph(part, element, prefix, _Fields(EXCEL))
 
 
 def _nested(fields: _Fields) -> _Fields:
@@ -232,6 +251,9 @@ def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> 
         for piece in _pieces(part, child, n, prefix, fields, links[n].setting if n in links else None)
     ]
     shown = _text_span(pieces)
+    if shown and (open_before or fields.depth > 0):
+        text = "".join(piece.text for piece in pieces)
+        fields.skipped.append(Skipped(STAYS["fld"], element.line, beginning_of(text)))
     if not shown or open_before or fields.depth > 0:
         return None
     first, last = (pieces[n].child for n in shown)
@@ -322,7 +344,9 @@ def _merge_objects(pieces: Sequence[RunPiece]) -> list[RunPiece]:
         pieces, lambda piece: (bool(piece.raw), bool(piece.raw) and piece.setting.containers)
     ):
         several = list(run)
-        found += [several[0]._replace(raw="".join(one.raw for one in several))] if is_object else several
+        unseen = all(one.is_unseen for one in several)
+        whole = several[0]._replace(raw="".join(one.raw for one in several), is_unseen=unseen)
+        found += [whole] if is_object else several
     return found
 
 
@@ -333,17 +357,27 @@ def _pieces(
     around = around or RunSetting()
     content = _container(element)
     if content is not None and fields.depth == 0:
-        tags = part.text(element.start, content.inner), part.text(content.inner_end, element.end)
-        inner = RunSetting((*around.containers, tags))
-        for one in content.children:
-            yield from _pieces(part, one, child, prefix, fields, inner)
+        yield from _inside(part, element, content, child, prefix, fields, around)
     elif element.name == "r" and not fields.step(element):
-        yield from _run(part, element, child, prefix, around)
+        yield from _run(part, element, child, prefix, fields, around)
     elif element.name not in (*NOISE, "pPr"):
         if element.name != "r":
             fields.step(element)  # tracked changes may contain the end of a field
-        fields.skip(part, element, STAYS.get(element.name, "field"))
-        yield RunPiece(child, around, "", part.text(element.start, element.end))
+        fields.skip(part, element)
+        own = element.children if element.name == "r" else [element]
+        is_unseen = all(one.name == "rPr" or UNSEEN.fullmatch(one.name) for one in own)
+        yield RunPiece(child, around, "", part.text(element.start, element.end), is_unseen)
+
+
+def _inside(
+    part: Source, element: Element, content: Element, child: int, prefix: str, fields: _Fields, around: RunSetting
+) -> Iterator[RunPiece]:
+    """The parts of a container, whose runs are in `content`, behind its properties."""
+    inner = [one for one in content.children if not one.name.endswith("Pr")]
+    start = inner[0].start if inner else content.inner_end
+    tags = part.text(element.start, start), part.text(content.inner_end, element.end)
+    for one in inner:
+        yield from _pieces(part, one, child, prefix, fields, RunSetting((*around.containers, tags)))
 
 
 def _container(element: Element) -> Element | None:
@@ -360,17 +394,33 @@ def _container(element: Element) -> Element | None:
     return element if element.name in CONTAINERS else None
 
 
-def _run(part: Source, run: Element, child: int, prefix: str, around: RunSetting) -> Iterator[RunPiece]:
+def _run(
+    part: Source, run: Element, child: int, prefix: str, fields: _Fields, around: RunSetting
+) -> Iterator[RunPiece]:
     own = run.child("rPr")
     setting = around._replace(properties=part.text(own.start, own.end) if own else "")
     for one in run.children:
+        base = one.child("rubyBase") if one.name == "ruby" else None
         if one.name == "t":
-            yield RunPiece(child, setting, "".join(p for p in part.parts(one, lambda _: False) if isinstance(p, str)))
+            text = "".join(p for p in part.parts(one, lambda _: False) if isinstance(p, str))
+            yield RunPiece(child, setting, LINE_END.sub(" ", text) if fields.dialect.has_breaks else text)
         elif one.name in ("br", "cr") and not one.attributes:
             yield RunPiece(child, setting, "\n")
+        elif one.name == "noBreakHyphen":
+            yield RunPiece(child, setting, HYPHEN)
+        elif base is not None:
+            for reading in one.every("rt"):
+                fields.skip(part, reading)
+            tags = (
+                f"<{prefix}r>{setting.properties}{part.text(one.start, base.inner)}",
+                f"{part.text(base.inner_end, one.end)}</{prefix}r>",
+            )
+            for inner in base.children:
+                yield from _pieces(part, inner, child, prefix, fields, RunSetting((*around.containers, tags)))
         elif one.name not in (*NOISE, "rPr"):
+            fields.skip(part, one)
             raw = f"<{prefix}r>{setting.properties}{part.text(one.start, one.end)}</{prefix}r>"
-            yield RunPiece(child, setting, "", raw)
+            yield RunPiece(child, setting, "", raw, UNSEEN.fullmatch(one.name) is not None)
 
 
 def _with_format_codes(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetting]]:
@@ -393,7 +443,7 @@ def _with_format_codes(pieces: Sequence[RunPiece]) -> tuple[Parts, list[RunSetti
                 settings.append(piece.setting)
                 parts.append(Code(f"<g{len(settings) - 1}>", inline=True))
             current = wanted
-        kind = "m" if UNSEEN.fullmatch(piece.raw) else "x"
+        kind = "m" if piece.is_unseen else "x"
         parts.append(Code(f"<{kind}{n_objects}/>", inline=True) if piece.raw else piece.text)
         n_objects += bool(piece.raw)
     return join_parts([*parts, *[Code(f"</g{len(settings) - 1}>", inline=True)] * (current != common)]), settings
