@@ -57,6 +57,7 @@ def unwritable(path: str | Path, error: Exception) -> WriteError:
     number = error.errno if isinstance(error, OSError) else int(named[1]) if named else None
     reason = os.strerror(number) if number else str(error)
     fix = "free some disk space" if number in FULL else "check that this folder is writable"
+    fix = "name a new folder, or one in a folder" if number in (errno.EEXIST, errno.ENOTDIR) else fix
     return WriteError(f"{path}: cannot be written ({reason}); {fix}")
 
 

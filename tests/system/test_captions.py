@@ -209,4 +209,4 @@ def test_join_errors(cli: Cli, folder: Path, tmp_path: Path) -> None:
     ]:
         assert expected in cli("join", tmp_path / encoder, tmp_path / decoder, tmp_path / "out").complaint
         assert not (tmp_path / "out").exists()
-    assert "already exists; name a new folder" in cli("join", tmp_path / "vit", tmp_path / "gpt2", folder).complaint
+    assert "exists already; name another one" in cli("join", tmp_path / "vit", tmp_path / "gpt2", folder).complaint

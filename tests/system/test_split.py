@@ -1,6 +1,7 @@
 """`--valid 1%`: one file for training and validation, exact splits in resumed runs, and a record in the model."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,32 @@ def test_the_parts_of_a_split_share_no_sentence_and_hold_all_pairs(cli: Any, tmp
         (["--test", "5"], "--test 5: is not a valid size"),
         (["--valid", "valid.tsv"], "--valid valid.tsv: is not a valid size"),
         (["--test", "400pairs"], "--test 400pairs: the training files hold 300 pairs"),
+        (
+            ["--valid", "200pairs", "--test", "100pairs"],
+            "after --test 100pairs, --valid 200pairs: the training files",
+        ),
     ],
 )
 def test_a_split_names_the_option_that_is_wrong(
     command: list[str], cli: Any, tmp_path: Path, options: list[str], complaint: str
 ) -> None:
     assert complaint in cli("split", tmp_path / "all.tsv", *options, "--out", tmp_path / "data").complaint
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_split_on_a_full_disk_leaves_no_file(command: list[str], cli: Any, tmp_path: Path) -> None:
+    """The small parts would fit; the training pairs do not."""
+    split = ["split", tmp_path / "all.tsv", "--valid", "10pairs", "--test", "10pairs", "--out"]
+    assert cli(*split, tmp_path / "whole").code == 0  # and the parts are in the cache
+    sizes = {part: (tmp_path / "whole" / f"{part}.tsv").stat().st_size for part in PARTS}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (sizes["train"] - 1, limits[1]))
+    try:
+        ran = cli(*split, tmp_path / "data")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert max(sizes["valid"], sizes["test"]) < sizes["train"] and "free some disk space" in ran.complaint
+    assert [*(tmp_path / "data").iterdir()] == []
 
 
 def test_a_memory_of_three_languages_is_split_and_checked(cli: Any, tmp_path: Path) -> None:

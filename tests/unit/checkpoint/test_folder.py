@@ -1,5 +1,6 @@
 """Model directories of ours that hold a family's network, and `headwise import`, which makes them."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import headwise
 from headwise.cli import main
 from headwise.errors import UserError
 from headwise.models.model import Model
+from headwise.pytorch.checkpoint import imported as imported_checkpoint
 from headwise.runtime.checkpoint.layout import is_family
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
@@ -62,7 +64,26 @@ def test_import_overwrites_nothing(write: Any, tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours" / "thesis.txt").write_text("the only copy")
     assert main(["import", str(write("gpt2")), str(tmp_path / "ours")]) == 2
-    assert "already exists; name a new folder" in capsys.readouterr().err
+    assert "exists already; name another one" in capsys.readouterr().err
+
+
+def test_an_import_that_fails_leaves_nothing(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tokenizer fits on the disk, the weights do not; afterwards the name is free."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = write("gpt2")
+    with monkeypatch.context() as patch:
+        patch.setattr(imported_checkpoint, "save_file", full)
+        assert main(["import", str(folder), str(tmp_path / "new" / "ours")]) == 2
+    assert "free some disk space" in capsys.readouterr().err
+    assert [*(tmp_path / "new").iterdir()] == []
+    (tmp_path / "new" / "ours").mkdir()
+    assert main(["import", str(folder), str(tmp_path / "new" / "ours")]) == 0
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["ours"]
 
 
 def test_import_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

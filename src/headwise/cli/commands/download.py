@@ -5,10 +5,9 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from headwise.errors import UserError, unknown, writing
+from headwise.errors import UserError, unknown
 from headwise.importing import torch_needed
 from headwise.runtime.checkpoint.downloads import download, unpack_model
 from headwise.runtime.checkpoint.hub import FETCH, folder_of
@@ -20,9 +19,10 @@ from headwise.runtime.checkpoint.releases import (
     can_be_downloaded,
     downloaded,
     folder_for,
+    how_to_get,
     models_folder,
 )
-from headwise.text.prepared.cache import draft_path
+from headwise.runtime.checkpoint.writing import write_atomically
 
 # The addresses, and the variables that replace them; the second is Argos Translate's own.
 FILES = "HEADWISE_DOWNLOADS", "https://github.com/headwise/headwise/releases/download/v0.2.0"
@@ -64,7 +64,7 @@ def _rows() -> list[str]:
     """A line for each model of the releases, and what else there is."""
     rows = [f"{'name':<8}{'languages':<36}{'licence':<14}MB"]
     for name, one in RELEASES.items():
-        state = f"{one.size / 1e6:.1f}" if one.sha256 else f"not released yet: {one.built_by} builds it"
+        state = f"{one.size / 1e6:.1f}" if one.sha256 else f"not released yet; until then: {one.instead}"
         state = "downloaded" if downloaded(name) else state
         rows.append(f"{name:<8}{one.languages:<36}{one.licence:<14}{state}")
     there = sorted(path.parent.name for path in models_folder().glob(f"[!.]*/{CONFIG}"))
@@ -78,16 +78,16 @@ def _report(name: str, folder: Path, model: str) -> None:
 def _release(name: str, folder: Path) -> None:
     one = RELEASES[name]
     if not one.sha256:
-        raise UserError(f"{name}: not released yet; in a copy of the repository, {one.built_by} builds it")
+        raise UserError(f"{name}: {how_to_get(name)}")
     variable, usual = FILES
 
-    def fetch(draft: Path) -> Path:
-        archive = draft / one.file
+    def fetch(draft: Path) -> None:
+        archive = draft.with_name(one.file)
         address = f"{(os.environ.get(variable) or usual).rstrip('/')}/{one.file}"
         download(address, archive, one.size, one.sha256, variable)
-        return unpack_model(archive, draft / "unpacked")
+        unpack_model(archive, draft.with_name("unpacked")).rename(draft)
 
-    _write(folder, fetch)
+    write_atomically(folder, fetch)
     print(f"Licence of its training data: {one.licence}", file=sys.stderr)
 
 
@@ -98,17 +98,17 @@ def _argos_package(name: str, folder: Path) -> None:
 
     variable, usual = ARGOS_INDEX
 
-    def fetch(draft: Path) -> Path:
+    def fetch(draft: Path) -> None:
         index = f"{(os.environ.get(variable) or usual).rstrip('/')}/index.json"
-        download(index, draft / "index.json", mirror=variable)
-        address = _newest(index, (draft / "index.json").read_bytes(), name.removeprefix(ARGOS))
-        package = draft / "package.argosmodel"
+        listed = draft.with_name("index.json")
+        download(index, listed, mirror=variable)
+        address = _newest(index, listed.read_bytes(), name.removeprefix(ARGOS))
+        package = draft.with_name("package.argosmodel")
         download(address, package, mirror=variable)
         with open_argos(package) as model:
-            write_foreign(draft / "converted", model)
-        return draft / "converted"
+            write_foreign(draft, model)
 
-    _write(folder, fetch)
+    write_atomically(folder, fetch)
 
 
 def _newest(index: str, content: bytes, pair: str) -> str:
@@ -129,14 +129,3 @@ def _newest(index: str, content: bytes, pair: str) -> str:
         near = [other for other in found if {*pair.split("-")} & {*other.split("-")}]
         raise unknown("language pair of Argos Translate", pair, near or found)
     return found[pair][1]
-
-
-def _write(folder: Path, fetch: Callable[[Path], Path]) -> None:
-    """Move the model folder that `fetch` writes, below the folder that it is given, to `folder`, all or nothing."""
-    if folder.exists():
-        raise UserError(f"{folder}: exists already; name another folder")
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with draft_path(folder.parent, "model") as draft:
-            draft.mkdir()
-            fetch(draft).rename(folder)

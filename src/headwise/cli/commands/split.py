@@ -3,17 +3,20 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from headwise.cli.corpus_files import pair_format, write_corpus
+from headwise.cli.corpus_files import pair_format, write_pairs
+from headwise.cli.files import output
 from headwise.cli.options import document_languages
 from headwise.cli.rules import in_file
 from headwise.documents.memory import memories_as_tsv
-from headwise.errors import UserError
+from headwise.errors import UserError, writing
+from headwise.runtime.checkpoint.model_card import headwise_command
 from headwise.text.files.corpus import Corpus, read_pairs
 from headwise.text.files.file_checks import check_files, parse_pairs
-from headwise.text.files.split import parse_held_out_size, split_corpora
+from headwise.text.files.split import ValidationSize, parse_held_out_size, split_corpora
 from headwise.text.prepared.prepared import spool
 
 PARTS = ("test", "valid")  # in this order they are taken from the pairs
@@ -32,24 +35,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the parts, which share no sentence."""
-    sizes = {name: parse_held_out_size(text, f"--{name}") for name in PARTS if (text := getattr(options, name))}
+    sizes: dict[str, ValidationSize] = {}
+    for name in (name for name in PARTS if getattr(options, name)):
+        before = "".join(f"after {size}, " for size in sizes.values())
+        sizes[name] = parse_held_out_size(getattr(options, name), f"{before}--{name}")
     if not sizes:
         raise UserError("headwise split: add --valid SIZE or --test SIZE, such as --valid 1%")
     folder = Path(options.out)
     if taken := [name for name in ("train", *PARTS) if (folder / f"{name}.tsv").exists()]:
         raise UserError(f"--out {folder}: has a {taken[0]}.tsv already; name another folder")
-    rest, counts, dropped = _corpora(options), dict[str, int](), 0
-    folder.mkdir(parents=True, exist_ok=True)
+    rest, held_out, dropped = _corpora(options), dict[str, Sequence[Corpus]](), 0
     for name, size in sizes.items():
         parts = split_corpora(rest, size)
-        rest, dropped = parts.train, dropped + parts.dropped
-        counts[name] = _write(folder / f"{name}.tsv", [parts.valid])
-    counts = {"train": _write(folder / "train.tsv", rest), **counts}
+        rest, held_out[name], dropped = parts.train, [parts.valid], dropped + parts.dropped
+    counts = _write(folder, {"train": rest, **held_out})
     sides = ", ".join(f"{folder / name}.tsv {count:,}" for name, count in counts.items())
     print(f"pairs: {sides}; dropped {dropped:,} that share a sentence with another part", file=sys.stderr)
-    train, *others = (shlex.quote(str(folder / f"{name}.tsv")) for name in ("train", *sizes))
+    train, *others = (shlex.quote(str(folder / f"{name}.tsv")) for name in counts)
     valid = others[-1] if "valid" in sizes else "1%"
-    print(f"next: headwise train --recipe tiny --train {train} --valid {valid} --out runs/m", file=sys.stderr)
+    command = f"{headwise_command()} train --recipe tiny --train {train} --valid {valid} --out runs/m"
+    print(f"Next: {command}", file=sys.stderr)
 
 
 def _corpora(options: argparse.Namespace) -> Sequence[Corpus]:
@@ -60,5 +65,14 @@ def _corpora(options: argparse.Namespace) -> Sequence[Corpus]:
     return spool(parse_pairs("split", paths))
 
 
-def _write(path: Path, corpora: Sequence[Corpus]) -> int:
-    return write_corpus(str(path), pair_format(str(path)), read_pairs(corpora))
+def _write(folder: Path, parts: Mapping[str, Sequence[Corpus]]) -> dict[str, int]:
+    """Write a file for each part, all or none; returns their numbers of pairs."""
+    with writing(f"--out {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+    counts: dict[str, int] = {}
+    with ExitStack() as files:  # they appear when it closes
+        for name, corpora in parts.items():
+            path = str(folder / f"{name}.tsv")
+            file = files.enter_context(output(path))
+            counts[name] = write_pairs(file, pair_format(path), read_pairs(corpora))
+    return counts

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headwise.config.network import NetworkConfig
 from headwise.core.build import build_empty, parameters_of
-from headwise.errors import UserError, writing
+from headwise.errors import UserError
 from headwise.families.vision_encoder_decoder import FAMILY
 from headwise.pytorch.checkpoint.from_scratch import PIXELS
 from headwise.pytorch.checkpoint.published import unread_tensors
@@ -28,6 +28,7 @@ from headwise.runtime.checkpoint.layout import CONFIG, PREPROCESSOR, WEIGHTS, re
 from headwise.runtime.checkpoint.manifest import seal
 from headwise.runtime.checkpoint.read import read_folder
 from headwise.runtime.checkpoint.trained import GENERATION, write_file, write_json
+from headwise.runtime.checkpoint.writing import write_atomically
 
 STD = 0.02  # of random weights, GPT-2's `initializer_range`
 HEAD = ("id2label", "label2id", "num_labels", "problem_type")  # of the head, which is dropped
@@ -39,21 +40,22 @@ def write_composed(encoder_path: Path, decoder_path: Path, out: Path, seed: int 
     Raises:
         UserError: they are not a ViT or DeiT and a GPT-2, the GPT-2 has no end token, or `out` exists.
     """
-    if out.exists():
-        raise UserError(f"{out}: already exists; name a new folder")
     encoder, decoder = (read_folder(path, dtype="float32") for path in (encoder_path, decoder_path))
     values = _values(encoder, decoder)
     config = FAMILY.config_from_hf(values)
     own = _parameters_of_both(encoder, decoder)
     new = _random(config, own, seed)
     tensors = {**_pooler(encoder, seed), **file_tensors({**own, **new}, config)}
-    with writing(out):
-        out.mkdir(parents=True)
-    copy_companions(decoder.path, out)
-    _write_settings(encoder, values, out)
-    write_json(out / CONFIG, values)
-    write_file(out / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))  # last: the folder is complete
-    seal(out)
+
+    def write(draft: Path) -> None:
+        draft.mkdir()
+        copy_companions(decoder.path, draft)
+        _write_settings(encoder, values, draft)
+        write_json(draft / CONFIG, values)
+        write_file(draft / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
+        seal(draft)
+
+    write_atomically(out, write)
 
 
 def _values(encoder: Folder, decoder: Folder) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from headwise.runtime.checkpoint.layout import CONFIG, UNREAD, WEIGHTS, read_jso
 from headwise.runtime.checkpoint.manifest import Digests, seal
 from headwise.runtime.checkpoint.modules import module_files
 from headwise.runtime.checkpoint.trained import write_file, write_json
+from headwise.runtime.checkpoint.writing import write_atomically
 from headwise.runtime.tokenizers.vocabulary import read_vocabulary
 
 
@@ -57,7 +58,11 @@ def read_pretrained(folder: Path, device: str, dtype: str, ignore_keys: Collecti
 def write_imported(folder: Path, model: Folder) -> None:
     """Write an imported model; `UserError` if the folder exists and is not empty."""
     _ = module_files(model.path)  # a UserError before anything is written
-    _make_new(folder)
+    write_atomically(folder, lambda draft: _write_imported(draft, model))
+
+
+def _write_imported(folder: Path, model: Folder) -> None:
+    folder.mkdir()
     tensors = {
         name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.network.named_parameters()
     }
@@ -69,18 +74,16 @@ def write_imported(folder: Path, model: Folder) -> None:
 
 def write_foreign(folder: Path, model: ForeignModel) -> None:
     """Write a model of another program; `UserError` if the folder exists and is not empty."""
-    _make_new(folder)
+    write_atomically(folder, lambda draft: _write_foreign(draft, model))
+
+
+def _write_foreign(folder: Path, model: ForeignModel) -> None:
+    folder.mkdir()
     for name, tokens in model.lists.items():
         write_json(folder / name, tokens)
     for name, path in model.copies.items():
         copy_file(path, folder / name)
     _write_network(folder, model.tensors, model.config, model.about)
-
-
-def _make_new(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: already exists; name a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _write_network(

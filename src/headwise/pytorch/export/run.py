@@ -61,16 +61,16 @@ def export_model(model: str | Path, to: str, out: str | Path, int8: bool = False
     if isinstance(folder.config, RunConfig):
         exported = exported_model(folder)
     elif to == "hf":
-        return write_atomically(out, lambda temporary: family.write_pretrained(folder, temporary / "export"))
+        return write_atomically(out, lambda draft: family.write_pretrained(folder, draft))
     else:
         exported = family.pretrained_export(folder, to)
     FORMATS[to].check(exported)
     texts = [text for text in texts if text.strip()] or exported.texts()
-    return write_atomically(out, lambda temporary: _write_and_compare(exported, to, temporary, int8, texts))
+    return write_atomically(out, lambda draft: _write_and_compare(exported, to, draft, int8, texts))
 
 
-def _write_and_compare(exported: Exportable, to: str, temporary: Path, int8: bool, texts: Sequence[str]) -> str:
-    """Write to `temporary`/export. The float32 version must translate the same; int8 need not."""
+def _write_and_compare(exported: Exportable, to: str, draft: Path, int8: bool, texts: Sequence[str]) -> str:
+    """Write to `draft`. The float32 version must translate the same; int8 need not."""
     wanted = exported.greedy(texts)
 
     example = texts[0][:EXAMPLE_CHARACTERS].replace("\\", "").replace('"', "")
@@ -80,14 +80,14 @@ def _write_and_compare(exported: Exportable, to: str, temporary: Path, int8: boo
         FORMATS[to].write(exported, folder, example, int8)
         return count_equal(FORMATS[to].greedy(exported, folder, texts), wanted)
 
-    exact = n_equal(temporary / "export", False)
+    exact = n_equal(draft, False)
     if exact < len(texts):
         differ = f"{to} translates {len(texts) - exact} of {len(texts)} texts differently"
         raise UserError(f"{exported.origin}: {differ}; nothing was written. Please report this bug")
     if not int8:
         return f"greedy translations of {len(texts)} texts are the same"
-    shutil.rmtree(temporary / "export")
-    equal = n_equal(temporary / "export", True)
+    shutil.rmtree(draft)
+    equal = n_equal(draft, True)
     return f"greedy translations of {len(texts)} texts are the same in float32, {equal} of them in int8"
 
 

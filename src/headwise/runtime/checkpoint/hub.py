@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from headwise.errors import UserError
 from headwise.runtime.checkpoint.modules import network_folder
-from headwise.runtime.checkpoint.releases import can_be_downloaded, downloaded
+from headwise.runtime.checkpoint.releases import can_be_downloaded, downloaded, how_to_get
 
 FETCH = "hf:"
 # Weights once, if possible as safetensors: repositories often contain them for other frameworks, too.
@@ -32,7 +32,7 @@ def folder_of(path: str | Path) -> Path:
     if str(folder) != str(path) or folder.exists():
         return network_folder(folder)
     if can_be_downloaded(str(path)):
-        raise UserError(f"{path}: no such model directory; get the model of that name: headwise download {path}")
+        raise UserError(f"{path}: no such model directory; {how_to_get(str(path))}")
     if NAME.fullmatch(str(path)) and not folder.parent.is_dir():
         raise UserError(
             f"{path}: no such model directory; give the folder that `headwise train --out` wrote, or write "

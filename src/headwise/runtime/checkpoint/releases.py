@@ -25,6 +25,7 @@ class Release:
         languages: for people.
         licence: that of the training data.
         built_by: the command that makes the archive, in a copy of the repository.
+        instead: the command that gets a model for the same task until the release.
         size: bytes of the archive.
         sha256: its digest in hexadecimal; "": not released yet.
     """
@@ -33,14 +34,39 @@ class Release:
     languages: str
     licence: str
     built_by: str
+    instead: str
     size: int = 0
     sha256: str = ""
 
 
 RELEASES = {
-    "en-de": Release("headwise-en-de.zip", "English to German", "CC BY 2.0 FR", "make sentence-model"),
-    "dates": Release("headwise-dates.zip", "English dates to de, fr, es and ja", "Apache-2.0", "make course-models"),
+    "en-de": Release(
+        "headwise-en-de.zip",
+        "English to German",
+        "CC BY 2.0 FR",
+        "make sentence-model",
+        f"headwise download {ARGOS}en-de",
+    ),
+    "dates": Release(
+        "headwise-dates.zip",
+        "English dates to de, fr, es and ja",
+        "Apache-2.0",
+        "make course-models",
+        "headwise demo",
+    ),
 }
+
+
+def how_to_get(name: str) -> str:
+    """The command that gets the model of this name, or what there is until it is released.
+
+    >>> how_to_get("argos:en-de")
+    'get the model of that name: headwise download argos:en-de'
+    """
+    one = RELEASES.get(name)
+    if one and not one.sha256:
+        return f"not released yet; until then: {one.instead} (or, in a copy of the repository: {one.built_by})"
+    return f"get the model of that name: headwise download {name}"
 
 
 def models_folder() -> Path:

@@ -74,12 +74,12 @@ def export_page(folders: Sequence[Folder], out: Path) -> str:
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise UserError(f"two models are named {twice}, and the page could not tell them apart: rename a folder")
 
-    def write(temporary: Path) -> str:
+    def write(draft: Path) -> str:
         for folder in folders:
             check_page(folder)
         models = {name: pack_model(folder) for name, folder in zip(names, folders, strict=True)}
         text = page_html(models, out.stem)
-        (temporary / "export").write_text(text, encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
         walk = "" if torch_installed() else "; without “Look inside”, which an export without PyTorch leaves out"
         return f"{len(text) / 1e6:.1f} MB; open it in a browser, or share it{walk}"
 
