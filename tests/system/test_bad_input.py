@@ -200,10 +200,10 @@ def test_too_little_data_gives_warnings(cli: Any, folder: Path) -> None:
     few = ["few.src", "few.tgt"]
     log = train(cli, folder, few, "data.vocab_size=320", valid=few).err
     for part in (
-        "\nwarning: --train has 22 pairs. With 1,000 pairs of captions, `tiny` from scratch had a BLEU of 17.8, ",
+        "\nwarning: --train has 22 pairs, few for training from scratch: with 1,000 pairs of captions, `tiny` had ",
         "\nwarning: --valid has 22 pairs, too few to compare models (at least 200)",
         "\nwarning: a vocabulary of 3",
-        ": set data.vocab_size=300\n",
+        ": add --set data.vocab_size=300\n",
         "--valid: 22 of the first 22 pairs are also in --train, so validation scores will be too high",
     ):
         assert part in log

@@ -52,6 +52,7 @@ def settings(*values: str) -> list[str]:
         (["inspect", "owner/name", "A dog"], "or write hf:owner/name to download the model of that name"),
         (["train"], "required: --train, --out"),
         ([*TRAIN, "--tensorbord"], "did you mean '--tensorboard'?"),
+        ([*TRAIN, "train.seed=2"], "unexpected argument 'train.seed=2'; settings follow --set: --set train.seed=2"),
         ([*TRAIN, "--task", "clasify"], "argument --task: invalid choice: 'clasify'"),
         (["train", "--train", "a", "b", "--valid", "a", "b", "--out", "x"], "--recipe is required"),
         (["train", "--recipe", "tiny", "--train", "a", "b", "--out", "x"], "--valid is required"),

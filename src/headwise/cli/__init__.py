@@ -213,11 +213,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = command_parser(name)
     options, rest = parser.parse_any_order([*before, *arguments[len(before) + 1 :]])
     if rest:
-        from difflib import get_close_matches  # for this error alone
+        import re  # for this error alone
+        import shlex
+        from difflib import get_close_matches
 
         known = [option for action in parser._actions for option in action.option_strings]
         near = get_close_matches(rest[0].split("=")[0], known, n=1, cutoff=0.6)
         hint = f"; did you mean '{near[0]}'?" if near else f"; see `headwise {name} --help`"
+        if "--set" in known and re.match(r"\w+\.\w+=", rest[0]):
+            hint = f"; settings follow --set: --set {shlex.join(rest)}"
         raise UserError(f"headwise {name}: unexpected argument '{rest[0]}'{hint}")
     options.command, options.flags = name, typed_flags(parser, options)
     refuse_meaningless(parser.rules, options.flags, options)

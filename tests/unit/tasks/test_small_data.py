@@ -1,22 +1,33 @@
 """Warnings about small data: thresholds and recommendations."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from headwise.cli import parse
+from headwise.pytorch.tasks.job import TrainRequest
 from headwise.pytorch.tasks.parallel_text import MEASURED, few_training_pairs, few_validation_pairs, large_vocabulary
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+def request(*files: str) -> TrainRequest:
+    return TrainRequest("tiny", files, ["5%"], "runs/m", languages=("en", "de"))
 
 
 @pytest.mark.parametrize(
     ("pairs", "warns"), [(0, True), (22, True), (4_000, True), (9_604, False), (10_000, False), (29_000, False)]
 )
 def test_training_pairs(pairs: int, warns: bool) -> None:
-    found = list(few_training_pairs(pairs))
+    found = list(few_training_pairs(request("my corpus.tsv"), pairs))
     assert len(found) == warns
-    assert all(f"--train has {pairs:,} pairs" in line and "`headwise tune MODEL`" in line for line in found)
+    for line in found:
+        assert f"--train has {pairs:,} pairs" in line
+        options = parse(shlex.split(line.partition("compare: ")[2])[1:])
+        assert (options.command, options.train, options.valid) == ("tune", ["my corpus.tsv"], ["5%"])
+        assert options.languages == ("en", "de") and options.out != "runs/m"
 
 
 def test_the_warning_gives_the_figures_of_the_documentation() -> None:
@@ -29,7 +40,7 @@ def test_the_warning_gives_the_figures_of_the_documentation() -> None:
     }
     assert {n: (scratch, tuned) for n, (scratch, tuned) in table.items() if tuned} == MEASURED
     for pairs, (scratch, tuned) in table.items():
-        found = list(few_training_pairs(pairs))
+        found = list(few_training_pairs(request("corpus.en", "corpus.de"), pairs))
         assert len(found) == (tuned > scratch)
         assert all(f"{pairs:,} pairs" in line and str(scratch) in line and str(tuned) in line for line in found)
 
@@ -53,4 +64,4 @@ def test_validation_pairs(pairs: int, warns: bool) -> None:
 )
 def test_vocabulary(vocab_size: int, tokens: int, recommended: str) -> None:
     found = list(large_vocabulary(vocab_size, tokens))
-    assert [line.partition(": set ")[2] for line in found] == ([recommended] if recommended else [])
+    assert [line.partition(": add --set ")[2] for line in found] == ([recommended] if recommended else [])

@@ -1,6 +1,7 @@
 """Training data of translation models: pairs, translation memories, mixed corpora, and warnings about small data."""
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,9 +18,11 @@ from headwise.errors import UserError
 from headwise.pytorch.data.streamed_pairs import StreamedPairs, train_on_first_pairs
 from headwise.pytorch.tasks.job import TrainRequest, base_names, held_out_entry, hold_out, notify
 from headwise.pytorch.tasks.streamed_text import streamed_pairs
+from headwise.runtime.checkpoint.hub import FETCH
+from headwise.runtime.checkpoint.model_card import headwise_command
 from headwise.text.files.corpus import Corpus, parse_corpora
 from headwise.text.files.file_checks import file_warnings, leakage_warnings, parse_pairs
-from headwise.text.files.sources import STREAM_PREFIX, display_name
+from headwise.text.files.sources import STREAM_PREFIX, display_name, names_of
 from headwise.text.prepared.batch_planning import Pairs
 from headwise.text.prepared.mixing import CorpusShare, Mixture, pairs_per_epoch
 from headwise.text.prepared.prepared import PreparedCorpus, prepare, spool, train_tokenizer
@@ -29,11 +32,15 @@ from headwise.text.tokens.tokenizer import Tokenizer
 
 
 def small_data_warnings(
-    config: RunConfig, tokenizer: Tokenizer | None, train: Pairs | StreamedPairs, valid: Pairs
+    request: TrainRequest,
+    config: RunConfig,
+    tokenizer: Tokenizer | None,
+    train: Pairs | StreamedPairs,
+    valid: Pairs,
 ) -> Iterator[str]:
     """Warnings about small data; `tokenizer` is None unless the model is trained from scratch."""
     if tokenizer and not isinstance(train, StreamedPairs):
-        yield from few_training_pairs(len(train.src_lengths))
+        yield from few_training_pairs(request, len(train.src_lengths))
         if not config.data.tokenizer:
             tokens = int(train.src_lengths.sum(dtype=np.int64) + train.tgt_lengths.sum(dtype=np.int64))
             yield from large_vocabulary(tokenizer.vocab_size, tokens)
@@ -148,15 +155,19 @@ OCCURRENCES, BETTER = (
 SMALLEST = 300  # recommended vocabulary size
 
 
-def few_training_pairs(pairs: int) -> Iterator[str]:
+def few_training_pairs(request: TrainRequest, pairs: int) -> Iterator[str]:
     """A warning about training from scratch, if tuning was better with the nearest number of pairs in `MEASURED`."""
     nearest = min(MEASURED, key=lambda measured: abs(math.log(max(1, pairs) / measured)))
     scratch, tuned = MEASURED[nearest]
     if tuned > scratch:
+        train, valid = ([name for path in paths for name in names_of(path)] for paths in (request.train, request.valid))
+        files = ["--train", *train, "--valid", *valid, "--out", f"{request.out}-tuned"]
+        languages = ["--languages", "-".join(request.languages)] if all(request.languages) else []
         yield (
-            f"warning: --train has {pairs:,} pairs. With {nearest:,} pairs of captions, `tiny` from scratch had a BLEU "
-            f"of {scratch}, and a general model that was tuned {tuned}: fine-tune a pretrained model with "
-            "`headwise tune MODEL`, or add pairs"
+            f"warning: --train has {pairs:,} pairs, few for training from scratch: with {nearest:,} pairs of captions, "
+            f"`tiny` had a BLEU of {scratch}, and a pretrained model that was fine-tuned {tuned}. With a model for "
+            f"your languages, such as {FETCH}Helsinki-NLP/opus-mt-en-de, compare: {headwise_command()} tune MODEL "
+            f"{shlex.join([*files, *languages])}"
         )
 
 
@@ -174,14 +185,14 @@ def large_vocabulary(vocab_size: int, tokens: int) -> Iterator[str]:
 
     >>> list(large_vocabulary(8000, 800_000))
     []
-    >>> next(large_vocabulary(8000, 60_000)).partition(": set ")[2]
-    'data.vocab_size=1200'
+    >>> next(large_vocabulary(8000, 60_000)).partition(": add ")[2]
+    '--set data.vocab_size=1200'
     """
     better = better_vocabulary(vocab_size, tokens)
     if better < vocab_size:
         yield (
             f"warning: a vocabulary of {vocab_size:,} tokens is too large for {tokens:,} training tokens, which is "
-            f"{tokens / vocab_size:.1f} for each (at least {OCCURRENCES}): set data.vocab_size={better}"
+            f"{tokens / vocab_size:.1f} for each (at least {OCCURRENCES}): add --set data.vocab_size={better}"
         )
 
 

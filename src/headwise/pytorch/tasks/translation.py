@@ -197,7 +197,7 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
     train_new = partial(new_tokenizer, request, config, train)
     tokenizer = start.tokenizer if start else choose_tokenizer(request, config, folder, train_new)
     prepared, validating, corpus = prepare_both(request, config, tokenizer, train, valid, "pairs")
-    for warning in small_data_warnings(config, None if start else tokenizer, prepared, validating):
+    for warning in small_data_warnings(request, config, None if start else tokenizer, prepared, validating):
         notify(request, warning)
     links = None
     if request.alignments or config.train.alignment_weight:
