@@ -40,7 +40,18 @@ SHOWN = """(data) => {
 
 def foreign(page: Any, language: str = "de", allowed: Sequence[str] = ()) -> list[str]:
     """What a page shows or says that is no text of the catalogue."""
-    one = "|".join(re.sub(r"\\\{\w+\\\}", ".*", re.escape(text)) for text in TEXTS[language].values())
+    texts = TEXTS[language]
+
+    def filled(text: str) -> str:
+        """A pattern; a number with plural forms is written by one of them."""
+
+        def value(name: re.Match[str]) -> str:
+            forms = [texts[form] for n in ("one", "other") if (form := f"{name[1]}.{n}") in texts]
+            return f"(?:{'|'.join(map(filled, forms))})" if forms else ".*"
+
+        return re.sub(r"\\\{(\w+)\\\}", value, re.escape(text))
+
+    one = "|".join(map(filled, texts.values()))
     pattern = f"(?:{one})(?: (?:{one}))*"
     return [
         text for text in page.evaluate(SHOWN, DATA) if text not in allowed and not re.fullmatch(pattern, text, re.S)
@@ -118,6 +129,23 @@ def test_the_exported_page_is_in_the_language_of_the_browser(
     assert foreign(page, "fr") == []
     page.click("#guide")
     assert "language=fr" in page.url
+
+
+@pytest.mark.parametrize(("language", "one", "more"), [("en", "word", "words"), ("fr", "mot", "mots")])
+def test_a_number_chooses_the_form_of_its_noun(
+    new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path, language: str, one: str, more: str
+) -> None:
+    """Also beside another number, of seconds, whose form is that for its own."""
+    export_page([translation_folder(model_paths["transformer"])], tmp_path / "page.html")
+    page = new_page(locale=language)
+    page.goto((tmp_path / "page.html").as_uri())
+    for text, words in (("dog", f"1 {one}"), ("A dog", f"2 {more}")):
+        page.fill("#source", text)
+        page.click("#translate:not([disabled])")
+        page.wait_for_function(
+            "start => document.querySelector('#status').textContent.startsWith(start)", arg=f"{words} "
+        )
+        assert re.fullmatch(f"{words} (in|en) [\\d.,]+ second(e?s?)", page.text_content("#status"))
 
 
 VIEWS = ["lines", "matrix", "grid", "alignment", "beam", "probabilities"]

@@ -79,7 +79,7 @@ async function during(work) {
   busy(false);
 }
 
-/** The terms of the glossary: a line for each, such as "dog = Hund". @returns {string[][]} */
+/** The terms of the glossary: a line for each, such as "term = translation". @returns {string[][]} */
 function glossary() {
   const lines = terms.value.split("\n").filter((/** @type {string} */ line) => line.trim());
   return lines.map((/** @type {string} */ line) => {
@@ -98,7 +98,8 @@ async function translate() {
     const [{ text, sentences }] = found.translations;
     show(text, sentences);
     const seconds = (performance.now() - began) / 1000;
-    say(from.value === "auto" ? "detected" : "seconds", { language: nameOf(found.source), seconds });
+    if (from.value === "auto") say("detected", { language: nameOf(found.source), seconds });
+    else say("seconds", { count: seconds });
     copy.disabled = false;
   });
 }
@@ -238,14 +239,14 @@ function showJob(found) {
   if (key && t(key) !== status.textContent) say(key); // announced once; a screen reader reads the percentage from the bar
   if (sentences) bar.value = percent;
   else bar.removeAttribute("value");
-  byId("job-count").textContent = sentences ? t("sentences", { done: translated, all: sentences }) : "";
+  byId("job-count").textContent = sentences ? t("sentences", { done: translated, count: sentences }) : "";
 }
 
 /** The main figures of a report. @param {Report} report */
 function summary({ units, warnings, not_translated: others }) {
   const sum = (/** @type {Record<string, number>} */ counts) => Object.values(counts).reduce((a, b) => a + b, 0);
   const figures = [
-    t("texts-translated", { translated: units.translated, all: units.all }),
+    t("texts-translated", { done: units.translated, count: units.all }),
     units.left_open && t("texts-left", { count: units.left_open }),
     units.kept && t("texts-kept", { count: units.kept }),
     sum(warnings) && t("quality-warnings", { count: sum(warnings), kinds: Object.keys(warnings).slice(0, 3).join("; ") }),

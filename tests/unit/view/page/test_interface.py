@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
 
@@ -13,6 +14,7 @@ TEXTS: dict[str, dict[str, str]] = json.loads(catalogues("interface"))
 PLACEHOLDER = re.compile(r"\{\w+\}")
 # A key is an argument, a part of a template such as `view-${name}`, a quoted name, or an attribute.
 ASKED = re.compile(r"""(?<![.\w])(?:t|say)\(["`]([^"`]+)["`]|\bdata-t(?:-[\w-]+)?="([^"]+)"|\{\{([\w-]+)\}\}""")
+FORM = re.compile(r"\.(one|other)$")  # at the end of the key of a plural form
 QUOTED = re.compile(r'"([\w-]+)"')
 
 
@@ -35,13 +37,25 @@ def test_a_translation_has_the_keys_and_placeholders_of_the_original(language: s
         assert set(PLACEHOLDER.findall(text)) == set(PLACEHOLDER.findall(original[key])), key
 
 
+@pytest.mark.parametrize("language", TEXTS)
+def test_a_count_in_a_text_has_both_forms(language: str) -> None:
+    """ "1 words" is not written: the number of things stands beside a noun only where a plural form is chosen."""
+    texts = TEXTS[language]
+    forms = Counter(FORM.sub("", key) for key in texts if FORM.search(key))
+    assert set(forms.values()) == {2} and not forms.keys() & texts.keys()
+    assert [key for key, text in texts.items() if FORM.search(key) and "{count}" not in text] == []
+    beside = [key for key, text in texts.items() if "{count} " in text and not FORM.search(key)]
+    assert beside == ["long-text"]  # more tokens than a model reads
+
+
 def test_every_text_is_used_and_every_text_that_is_asked_for_exists() -> None:
     whole = "\n".join(sources())
     asked = {next(filter(None, groups)) for groups in ASKED.findall(whole)}
     names = ("data", "title", "style", "policy", "body", "script", "tour", "library", "models", "worker", "interface")
     others = {*names}  # of templates
-    keys = set(TEXTS["en"]) - {"language"}  # the name of the language, in the menu
+    keys = {FORM.sub("", key) for key in TEXTS["en"]} - {"language"}  # the name of the language, in the menu
     patterns = {one: re.compile(re.sub(r"\\\$\\\{.*?\\\}", r"[\\w-]+", re.escape(one))) for one in asked - others}
     assert [one for one, pattern in patterns.items() if not any(map(pattern.fullmatch, keys))] == []
     used = set(QUOTED.findall(whole))
+    used |= {name[1:-1] for text in TEXTS["en"].values() for name in PLACEHOLDER.findall(text)}  # numbers with a noun
     assert [key for key in sorted(keys - used) if not any(one.fullmatch(key) for one in patterns.values())] == []

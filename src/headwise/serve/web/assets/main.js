@@ -80,14 +80,14 @@ const HEARD = {
     units[unit].node.disabled = false;
     progress.value = unit + 1;
     copy.disabled = false;
-    if (units.length > 1) say("sentences", { done: unit + 1, all: units.length });
+    if (units.length > 1) say("sentences", { done: unit + 1, count: units.length });
   },
   done() {
     const seconds = (performance.now() - began) / 1000;
     const n = continuing ? (units[0].tokens?.length ?? 0) : units.flatMap(({ source }) => source.split(/\s+/)).length;
     if (!units.length) say("nothing");
-    else if (continuing) say("tokens", { tokens: n, seconds });
-    else say("words", { words: n, seconds });
+    else if (continuing) say("tokens-taken", { tokens: n, seconds });
+    else say("words-taken", { words: n, seconds });
     busy(false);
     if (units.length) choose(0);
   },

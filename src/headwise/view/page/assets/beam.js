@@ -73,7 +73,7 @@ export class BeamView {
       hypotheses.append(this.hypothesis(index, place, Math.floor((apart - 20) / LETTER)));
     });
     const [left, width, height] = [start.x - 6, (columns + 0.5) * apart + EDGES, rows * ROW + 24];
-    const name = t("beam-label", { columns, rows });
+    const name = t("beam-label", { steps: columns, hypotheses: rows });
     return shape("svg", { width, height, viewBox: `${left} 0 ${width} ${height}`, role: "group", "aria-label": name }, edges, hypotheses);
   }
 

@@ -12,15 +12,32 @@ const offered = (/** @type {readonly string[]} */ codes) => codes.flatMap((code)
 export const usualLanguage = offered([...languagesIn(location.search), ...navigator.languages]);
 export let language = offered([...languagesIn(location.hash), usualLanguage]);
 
+const DIGITS = { maximumFractionDigits: 1 };
+
+/**
+ * The text of a key in a language. With plural forms, such as "words.one" and "words.other", the one for a number.
+ * @param {string} code @param {string} key @param {string | number} [count]
+ * @returns {string | undefined}
+ */
+function textIn(code, key, count) {
+  const texts = CATALOGUES[code] ?? {};
+  return texts[key] ?? texts[`${key}.${new Intl.PluralRules(code, DIGITS).select(Number(count))}`] ?? texts[`${key}.other`];
+}
+
 /**
  * A text with its placeholders filled, numbers as the language writes them. What is no key is a text.
+ * The value `count` chooses a plural form; a number for {words} is written by the forms of "words", if there are some.
  * @param {string} key
  * @param {Record<string, string | number>} [values]
+ * @returns {string}
  */
 export function t(key, values = {}) {
-  const text = CATALOGUES[language]?.[key] ?? CATALOGUES.en?.[key] ?? key;
-  const written = (/** @type {string | number} */ value) => (typeof value === "number" ? value.toLocaleString(language, { maximumFractionDigits: 1 }) : value);
-  return text.replace(/\{(\w+)\}/g, (whole, name) => written(values[name] ?? whole));
+  const text = textIn(language, key, values.count) ?? textIn("en", key, values.count) ?? key;
+  return text.replace(/\{(\w+)\}/g, (whole, name) => {
+    const value = values[name] ?? whole;
+    if (typeof value !== "number") return value;
+    return CATALOGUES.en?.[`${name}.other`] ? t(name, { count: value }) : value.toLocaleString(language, DIGITS);
+  });
 }
 
 /** @param {string} code @param {string} name if the browser knows none */
