@@ -1,5 +1,6 @@
 """What a user sees of a training: samples, the commands to run next, callbacks, the history."""
 
+import gzip
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -44,21 +45,65 @@ def test_the_log_shows_a_sample_and_ends_with_commands_that_work(
     shown = ran.err.count(f"  source:    {source}\n  output:    "), ran.err.count(f"\n  reference: {reference}\n")
     assert shown == (2, 2) == (len(samples(Path("model"))),) * 2
     assert {(one["source"], one["reference"]) for one in samples(Path("model"))} == {(source, reference)}
-    _, _, steps = ran.err.partition("\nNext:\n")
-    commands = [shlex.split(line)[1:] for line in steps.splitlines()]
-    assert [words[0] for words in commands] == ["translate", "evaluate", "inspect", "serve", "results"]
-    for name, path in zip(("source.txt", "reference.txt"), valid, strict=True):
-        Path(name).write_bytes(path.read_bytes())
-    Path("input.txt").write_text("a b c\n", encoding="utf-8")
-    for words in commands:
-        options = parse([word.replace("FROM-TO", "en-de") for word in words])
-        if words[0] == "serve":
+    assert [words[0] for words in follow(ran.err, cli)] == ["translate", "evaluate", "inspect", "serve", "results"]
+    assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def follow(shown: str, cli: Callable[..., Any]) -> list[list[str]]:
+    """Run the commands that end a training as they are printed; returns their words without `headwise`."""
+    _, _, steps = shown.partition("\nNext:\n")
+    found: list[list[str]] = []
+    for line in steps.splitlines():
+        if not line.startswith("  "):
+            continue
+        words = shlex.split(line)
+        typed = b""
+        if words[0] == "echo":
+            typed, words = f"{words[1]}\n".encode(), words[3:]
+        found.append(words[1:])
+        options = parse(words[1:])
+        if options.command == "serve":
             load = partial(load_translator, device="cpu")
             (served,) = load_served_models(options.models, options.languages, load, {}, True)
-            assert words[-1] == "FROM-TO" and served.language_pairs == (("en", "de"),)
+            assert served.language_pairs == (("en", "de"),)
         else:
-            assert cli(*words).code == 0, words
-    assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
+            ran = cli(*words[1:], stdin=typed)
+            assert ran.code == 0, (words, ran.err)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "valid"),
+    [
+        ("my corpus.tsv", "my corpus.tsv"),
+        ("corpus.tsv.gz", "corpus.tsv.gz"),
+        ("corpus.jsonl", "corpus.jsonl"),
+        ("it's.tsv", "10%"),
+        ("memory.tmx", "memory.tmx"),
+    ],
+)
+def test_the_commands_work_for_every_kind_of_file(
+    name: str, valid: str, task: Any, tmp_path: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = {
+        ".tsv": ("", "{}\t{}\n", ""),
+        ".jsonl": ("", '{{"src": "{}", "tgt": "{}"}}\n', ""),
+        ".tmx": (
+            '<tmx version="1.4"><header/><body>',
+            "<tu><tuv xml:lang='en'><seg>{}</seg></tuv><tuv xml:lang='de'><seg>{}</seg></tuv></tu>",
+            "</body></tmx>",
+        ),
+    }
+    begin, one, end = lines[Path(name.removesuffix(".gz")).suffix]
+    written = (begin + "".join(one.format(*pair) for pair in task(300, 1)) + end).encode()
+    Path(name).write_bytes(gzip.compress(written) if name.endswith(".gz") else written)
+    languages = ["--languages", "en-de"] if name.endswith(".tmx") else []
+    train = ["train", "--recipe", "tiny", "--train", name, "--valid", valid, *languages, "--out", "my model"]
+    ran = cli(*train, "--device", "cpu", "--set", *SETTINGS)
+    assert ran.code == 0, ran.err
+    kept = [] if valid.endswith("%") else ["evaluate"]
+    assert [words[0] for words in follow(ran.err, cli)] == ["translate", *kept, "inspect", "serve", "results"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from headwise.cli.options import (
 from headwise.config.settings import recipe_names
 from headwise.config.tasks import TASKS
 from headwise.evaluate.logs import training_history
-from headwise.runtime.checkpoint.model_card import next_steps
+from headwise.runtime.checkpoint.model_card import card_commands, next_steps
+from headwise.runtime.checkpoint.trained import CARD
 
 COMMON = ("--recipe", "--train", "--valid", "--out", "--task", "--init", "--set", "--minutes", "--resume", "--device")
 TRACKERS = {"tensorboard": "TensorBoard (files in --out)", "wandb": "Weights & Biases", "mlflow": "MLflow"}
@@ -84,7 +85,30 @@ def run(options: argparse.Namespace) -> None:
     reason = train_model(TrainRequest(**given, settings=options.set, callbacks=callbacks))
     is_first = os.environ.get("RANK", "0") == "0"  # torchrun sets it
     if is_first and not reason.startswith("SIG") and is_useful(Path(options.out)):
-        print(next_steps(Path(options.out)), file=sys.stderr)
+        print(_next_steps(options), file=sys.stderr)
+
+
+def _next_steps(options: argparse.Namespace) -> str:
+    """Commands for the new model, which read the validation files or a sentence of them."""
+    from headwise.cli.parallel_texts import holds_pairs
+    from headwise.documents import is_memory
+    from headwise.text.files.split import parse_validation_size
+
+    folder = Path(options.out)
+    commands = [line.split(" ") for line in card_commands(folder / CARD)]
+    source = next((words[words.index("--source") + 1] for words in commands if "evaluate" in words), "")
+    names: dict[str, Path | str | None] = {"FROM-TO": "en-de"}
+    if not options.valid or parse_validation_size(options.valid):
+        names[source] = None  # no file has these pairs alone
+    elif holds_pairs(options.valid[0]):
+        several = is_memory(options.valid[0]) and any(options.languages)
+        names |= {source: options.valid[0], "--reference": "--languages" if several else ""}
+        names["reference.txt"] = "-".join(options.languages) if several else ""
+    else:
+        names |= dict(zip((source, "reference.txt"), options.valid, strict=False))
+    sample = training_history(folder).validation[-1].get("sample", {})
+    steps = next_steps(folder, names, sample.get("source", ""))
+    return steps + "\n(en-de stands for your languages.)" * any("FROM-TO" in words for words in commands)
 
 
 def is_useful(folder: Path) -> bool:

@@ -79,7 +79,7 @@ def _print_next_steps(folder: Path, test_files: tuple[Path, Path], picture: Path
 Model folder: {folder}
 Cross-attention of one translation: {picture}
 
-{next_steps(folder, {"source.txt": source, "reference.txt": reference, "FROM-TO": "en-de"})}
+{next_steps(folder, {"source.txt": source, "reference.txt": reference, "FROM-TO": "en-de"}, DRAWN)}
 
 On your own files:
   {headwise_command()} train --recipe tiny --train SOURCE TARGET --valid SOURCE TARGET --out runs/mine"""

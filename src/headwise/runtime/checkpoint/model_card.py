@@ -14,6 +14,7 @@ from headwise.config.settings import WITH_DECODER, RunConfig
 from headwise.config.tasks import LOWER_IS_BETTER, TASKS, tasks_with
 from headwise.runtime.checkpoint.trained import CARD
 
+INPUT = "input.txt"  # in the commands of model cards
 DECODING = "decoding"  # the row of settings chosen after training
 USAGE = Path(__file__).parents[2] / "cards"  # how to use the models of each task
 
@@ -168,18 +169,26 @@ def _figures(config: RunConfig, figures: Mapping[str, float], signature: str, se
     return ", ".join(shown)
 
 
-def next_steps(folder: Path, names: Mapping[str, Path | str] = {}) -> str:
+def next_steps(folder: Path, names: Mapping[str, Path | str | None] = {}, text: str = "") -> str:
     """Commands for the model in `folder`, one per line.
 
     Args:
-        names: what to write for words of the model card, such as paths of files.
+        names: what to write for words of the model card, such as paths of files; "" leaves the word out, None the
+            command.
+        text: a text to read, in place of "..." and of a file that has no name.
     """
-    paths = {".": folder, **names}
+    known = {".": folder, **({'"..."': text} if text else {}), **names}
     program = headwise_command()
-    lines = [*card_commands(folder / CARD), "headwise results . --curves curves.png"]
-    words = (line.split(" ") for line in lines)
-    shown = (" ".join(shlex.quote(str(paths[word])) if word in paths else word for word in line[1:]) for line in words)
-    return "\n".join(["Next:", *(f"  {program} {line}" for line in shown)])
+    shown = ["Next:"]
+    for line in [*card_commands(folder / CARD), "headwise results . --curves curves.png"]:
+        words, before = line.split(" ")[1:], ""
+        if text and INPUT in words and INPUT not in names:
+            words, before = words[: words.index(INPUT)], f"echo {shlex.quote(text)} | "
+        if any(known.get(word, word) is None for word in words):
+            continue
+        own = (shlex.quote(str(known[word])) if word in known else word for word in words if known.get(word) != "")
+        shown.append(f"  {before}{program} {' '.join(own)}")
+    return "\n".join(shown)
 
 
 def card_commands(card: Path) -> list[str]:
