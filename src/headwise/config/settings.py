@@ -242,16 +242,20 @@ def flatten(config: RunConfig) -> dict[str, Any]:
 
 
 def meaningful(config: RunConfig) -> dict[str, dict[str, Any]]:
-    """`config.as_dict()` without settings that its architecture or task does not use.
+    """`config.as_dict()` without settings that its architecture, its task or `train.minutes` leaves unused.
 
     >>> sorted(meaningful(apply_settings(RunConfig(), ["model.task=forecast"])))
     ['data', 'model', 'train']
+    >>> "max_steps" in meaningful(apply_settings(RunConfig(), ["train.minutes=5"]))["train"]
+    False
     """
     used: dict[str, dict[str, Any]] = {}
     for key, value in flatten(config).items():
         section, name = key.split(".")
         if not SETTINGS[key].unused_by(config.model):
             used.setdefault(section, {})[name] = value
+    if config.train.minutes:
+        del used["train"]["max_steps"]  # which follows from the speed of the machine
     return used
 
 

@@ -104,6 +104,14 @@ def test_runs_of_other_tasks_have_their_own_figures(make_run: Any) -> None:
     assert (accuracy.title, accuracy.y_label, loss.y_label) == ("accuracy", "validation accuracy", "validation loss")
 
 
+def test_the_updates_of_a_run_are_those_that_were_done(make_run: Any) -> None:
+    """Of a run that was stopped after its last validation, or whose minutes were over, not what was planned."""
+    run = make_run("a", log=log(), max_steps=14_000)
+    write_training(run, [{"step": step, "loss": 5.0} for step in (5, 35)])
+    (row,) = validation_table(group_runs([run], {})).rows
+    assert [cell.mean for cell in row.cells if cell][-2:] == [35, 3.0]
+
+
 def test_a_run_without_validation_is_refused(make_run: Any) -> None:
     with pytest.raises(UserError, match=r"has no validation\.jsonl yet"):
         learning_curves(group_runs([make_run("a")], {}), "updates")

@@ -65,6 +65,11 @@ def test_differences_besides_the_network_are_listed(make_run: Any) -> None:
     ]
 
 
+def test_updates_that_follow_from_minutes_are_no_setting(make_run: Any) -> None:
+    runs = [make_run("a", minutes=5.0, max_steps=14_000), make_run("b", minutes=5.0, max_steps=7, clip_norm=1.0)]
+    assert other_differences(group_runs(runs, {})) == []  # one setting is what is compared
+
+
 def test_the_command_warns_of_them(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     log = [{"step": 1, "loss": 1.0, "best": True}]
     runs = make_run("a", log=log), make_run("b", d_model=32, clip_norm=1.0, log=log)

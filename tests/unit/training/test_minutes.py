@@ -120,6 +120,7 @@ def test_the_trainer_keeps_to_the_minutes(tmp_path: Path, monkeypatch: pytest.Mo
     assert run.log("validation.jsonl")[-1]["step"] == run.trainer.progress.step
     assert len(run.validated) >= 3
     assert last["seconds_left"] < 10
+    assert run.trainer.config.train.max_steps == 4  # as it was set; the plan is that of the loop
 
 
 def test_a_stopped_run_is_resumed_for_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

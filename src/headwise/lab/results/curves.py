@@ -97,10 +97,15 @@ def _best_cells(group: Group, keys: Sequence[str]) -> list[Cell | None]:
     last = [own[-1] for own in validations]
     columns: list[list[float]] = [
         *([_figures(record)[key] for record in best if key in _figures(record)] for key in keys),
-        [float(record["step"]) for record in last],
+        [float(max(record["step"], _last_step(run))) for run, record in zip(group.runs, last, strict=True)],
         [_hours(run, record) for run, record in zip(group.runs, last, strict=True)],
     ]
     return [Cell(scores) if len(scores) == len(group.runs) else None for scores in columns]
+
+
+def _last_step(run: Run) -> int:
+    """The last logged update, which may be after the last validation of a run that was stopped."""
+    return max((record["step"] for record in read_log(run.path / TRAINING_LOG)), default=0)
 
 
 def _validations(run: Run) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from headwise.config.settings import RunConfig
+from headwise.config.settings import RunConfig, meaningful
 from headwise.errors import UserError
 from headwise.lock import is_held
 from headwise.runtime.checkpoint.trained import RUN, read_run, settings_for
@@ -29,7 +29,7 @@ class Run:
     @property
     def kind(self) -> str:
         """All settings and data of the run, except the seed."""
-        tables = self.config.as_dict()
+        tables = meaningful(self.config)
         del tables["train"]["seed"]
         corpus = self.about.get("corpus", {}).get("key")
         return json.dumps([tables, self.about.get("init"), corpus], sort_keys=True)
@@ -129,7 +129,7 @@ def other_differences(groups: Sequence[Group]) -> list[str]:
 
 def _facts(run: Run) -> dict[str, Any]:
     """What may decide the result of a run, except the seed."""
-    tables = run.config.as_dict()
+    tables = meaningful(run.config)
     network = {name: value for name, value in tables["model"].items() if name not in ("vocab_size", "pad_id")}
     settings = {f"{part}.{name}": value for part in ("data", "train") for name, value in tables[part].items()}
     settings = {name: value for name, value in settings.items() if name.removeprefix("train.") not in IRRELEVANT}

@@ -287,8 +287,8 @@ class ParallelTrainer(Trainer):
             raise ValidationDeferred
         return {name: interleave([share[name] for share, *_ in shares]) for name in shares[0][0]}
 
-    def _record(self) -> dict[str, Any]:
-        record = super()._record()
+    def _record(self, run: Run) -> dict[str, Any]:
+        record = super()._record(run)
         sums = [name for name in ("tokens_per_second", "tflops") if name in record]
         means = [name for name in ("padding", "data_wait", "mfu") if name in record]
         own = [record[name] * record["seconds"] for name in sums] + [record[name] for name in means]

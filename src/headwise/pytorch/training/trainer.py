@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -159,13 +159,12 @@ class Trainer(Hooks):
         return TrainingStart(self.folder, meaningful(self.config), count_parameters(self.model), self.progress.step)
 
     def _loop(self, stream: Stream) -> str:
-        progress = self.progress
-        if self.config.train.minutes:
-            self._plan = TimePlan(self.config.train, progress.step, self._shared_elapsed())
-            self.config = replace(self.config, train=self._plan.before())
-            if progress.step >= self.config.train.max_steps:
+        progress, config = self.progress, self.config.train
+        if config.minutes:
+            self._plan = TimePlan(config, progress.step, self._shared_elapsed())
+            config = self._plan.before()
+            if progress.step >= config.max_steps:
                 self.terminal.say("the minutes of this run are over; --minutes with a larger number continues it")
-        config = self.config.train
         self._stream, self._first = stream, progress.step + 1
         padded = config.batching != "random" or self.device.type != "cpu"  # see `pytorch.data.batching`
         peak = device_peak(self.device) if self.in_half else None
@@ -176,9 +175,10 @@ class Trainer(Hooks):
         def objective(batch: Any) -> Loss:  # which may be another one after the first update
             return self._objective(batch)
 
-        self._run = Run(self.model, objective, self.optimizer, iter(stream), config, self._peak, self.device, progress)
-        train(self._run, self)
-        return self._stop_signal or ("patience" if progress.step < self.config.train.max_steps else "finished")
+        run = Run(self.model, objective, self.optimizer, iter(stream), config, self._peak, self.device, progress)
+        self._run = run
+        train(run, self)
+        return self._stop_signal or ("patience" if progress.step < run.config.max_steps else "finished")
 
     # The hooks of the loop
 
@@ -212,11 +212,11 @@ class Trainer(Hooks):
         if self._plan:
             self._follow(self._plan, run)
         if self.progress.step == self._first and self.progress.step % run.config.log_every:
-            self.terminal.interval(self._record())  # an early estimate of the remaining time
+            self.terminal.interval(self._record(run))  # an early estimate of the remaining time
 
     def log(self, run: Run) -> None:
         """Write and show the interval."""
-        record = self._record()
+        record = self._record(run)
         self.progress.restart_interval()
         self._clock.restart()
         self._log.training(record)
@@ -235,12 +235,12 @@ class Trainer(Hooks):
     def _follow(self, plan: TimePlan, run: Run) -> None:
         """Plan the rest of the run if it is time to."""
         is_first = not plan.update
-        run.config = plan.after(run.config, self.progress.step, self._shared_elapsed())
-        if run.config is not self.config.train:
-            self.config = replace(self.config, train=run.config)
-            self.terminal.plan(run.config.max_steps)
+        planned = plan.after(run.config, self.progress.step, self._shared_elapsed())
+        if planned is not run.config:
+            run.config = planned
+            self.terminal.plan(planned.max_steps)
             if is_first:
-                self.terminal.say(plan.described(run.config))
+                self.terminal.say(plan.described(planned))
 
     def _shared_elapsed(self) -> float:
         """The time by which all processes plan."""
@@ -310,10 +310,10 @@ class Trainer(Hooks):
     def _open_log(self) -> MetricsLog:
         return MetricsLog(self.folder, self.progress.step)
 
-    def _record(self) -> dict[str, Any]:
+    def _record(self, run: Run) -> dict[str, Any]:
         """The log record of the interval."""
         self._count_deferred()
-        train, progress = self.config.train, self.progress
+        train, progress = run.config, self.progress
         targets = progress.targets  # 0 if no update of the interval was finite
         means = {name: figure / targets for name, figure in progress.figures.items()} if targets else {}
         if "nll" in means:
@@ -352,7 +352,8 @@ class Trainer(Hooks):
         The rate must be nearly constant: while it falls, models improve, and their average is worse than the last.
         Returns the name of a signal that interrupted it, or "".
         """
-        train, last = self.config.train, self.progress.step
+        assert self._run
+        train, last = self._run.config, self.progress.step
         paths = checkpoint_paths(self.folder / CHECKPOINTS)[-train.average :]
         paths = [path for path in paths if is_nearly_constant(saved_step(path), last, train)]
         if self.average or len(paths) < 2:
