@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from browser.conftest import SHAPES, write_model
 from browser.test_accessibility import violations
 from playwright.sync_api import expect
@@ -22,6 +23,7 @@ from headwise.config.data import TextData, TranslationData
 from headwise.evaluate.pages.document import script_text
 from headwise.models.language.text import text_bounds
 from headwise.models.load import translation_folder
+from headwise.pytorch.models.inputs import bare_tokenizer
 from headwise.runtime.native import network as packing
 from headwise.runtime.native.reading import read_pair_of_ids
 from headwise.runtime.search.request import search_options
@@ -321,7 +323,7 @@ def test_a_walk_has_the_numbers_of_the_library(
         steps = record.steps(stack, layer, head)
         recorded = Recorded(network, source, read, stack == "decoder", layer, head)
         values = recorded.steps(*head_widths(record))
-        check_walk(walk, steps, values)
+        check_walk(walk, steps, values, network, tokenizer.pieces(range(tokenizer.vocab_size)))
 
 
 def test_a_walk_of_a_language_model_has_the_numbers_of_the_library(
@@ -331,12 +333,13 @@ def test_a_walk_of_a_language_model_has_the_numbers_of_the_library(
     export_page([translation_folder(path)], tmp_path / "page.html")
     model, network, text = headwise.load(path, "cpu"), in_float32(path), "A dog\nruns."
     record, places = model.walks(text), [(layer, head) for layer in (0, 1) for head in (0, 1)]
+    pieces = bare_tokenizer(model.tokenizer).pieces(range(network.output.d_out))
     page = new_page()
     page.goto((tmp_path / "page.html").as_uri())
     wanted = [{"stack": "decoder", "layer": layer, "head": head} for layer, head in places]
     for (layer, head), walk in zip(places, page.evaluate(WALKED, [text, [], wanted]), strict=True):
         values = Recorded(network, [], model.encode(text), True, layer, head).steps(8, 8)
-        check_walk(walk, record.steps("decoder", layer, head), values)
+        check_walk(walk, record.steps("decoder", layer, head), values, network, pieces)
 
 
 def in_float32(path: Path) -> Any:
@@ -351,7 +354,9 @@ def head_widths(record: Any) -> tuple[int, int]:
     return steps["self_attn.keys"].values.shape[1], steps["self_attn.values"].values.shape[1]
 
 
-def check_walk(walk: dict[str, Any], steps: list[Any], recorded: dict[str, Any]) -> None:
+def check_walk(
+    walk: dict[str, Any], steps: list[Any], recorded: dict[str, Any], network: Any, pieces: list[str]
+) -> None:
     """The steps of the page: those of Python with the numbers of the library, and parameters near the model's."""
     numbers = np.array([float(x) for x in walk["numbers"]], np.float32)
 
@@ -383,9 +388,25 @@ def check_walk(walk: dict[str, Any], steps: list[Any], recorded: dict[str, Any])
     np.testing.assert_allclose(near, logits, atol=1e-5 * np.abs(logits).max())
     totals = array(walk["steps"][-1]["bias"])[0]
     np.testing.assert_allclose(np.exp(logits - totals[:, None]), values["probabilities"], rtol=1e-5)
+    last = walk["steps"][-1]
+    temperatures = walk["kinds"][last["kind"]]["settings"]["temperatures"]
+    check_predictions(last["predictions"], temperatures, network.output(values["output"]), pieces)
     peaks, firsts = values["probabilities"].max(0), set(values["probabilities"].argmax(1).tolist())
     assert firsts == set(range(len(firsts))), "the most probable token of each position"
     assert all((part[:-1] >= part[1:]).all() for part in (peaks[: len(firsts)], peaks[len(firsts) :]))
+
+
+def check_predictions(found: list[Any], temperatures: list[float], logits: Any, pieces: list[str]) -> None:
+    """The most probable tokens of each row among all of the vocabulary, and totals at other temperatures."""
+    log_probs = torch.from_numpy(logits).double().log_softmax(1)
+    assert len(found) == len(log_probs) and all(len(one["candidates"]) == 8 for one in found)
+    for row, one in zip(log_probs, found, strict=True):
+        names, logs = zip(*one["candidates"], strict=True)
+        best = row.sort(descending=True, stable=True)
+        assert list(names) == [pieces[token] for token in best.indices[:8].tolist()]
+        np.testing.assert_allclose(logs, best.values[:8], atol=1e-5)  # float32
+        totals = [(row / temperature).logsumexp(0).item() for temperature in temperatures]
+        np.testing.assert_allclose(one["totals"], totals, atol=1e-5)
 
 
 def test_scores_have_the_same_bits_in_both_builds(opened: Opened, model_paths: dict[str, Path]) -> None:

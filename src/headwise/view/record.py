@@ -28,6 +28,7 @@ ATTENTIONS = {  # what the parts of a record are called
 # Heads differ in which of the two attends to the source of the token (Chen et al. 2020, arXiv:2004.14837).
 ROWS = ("predicts", "reads")
 SHOWN = 12  # rows and columns of values in a table
+TEMPERATURES = (0.5, 2.0)  # other than 1, of which a walk has the probabilities
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,14 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """The most probable tokens at a position; at temperature T one has the probability exp(log_prob / T - total)."""
+
+    candidates: Sequence[Candidate]  # most probable first
+    totals: Sequence[float]  # for each of TEMPERATURES: the logarithm of the sum of exp(log_prob / T) over all tokens
+
+
+@dataclass(frozen=True)
 class Position:
     """The predictions at one position: of the next token; for an encoder, of its token or of the label of the whole."""
 
@@ -267,6 +276,7 @@ class WalkStep(Tabular):
     settings: Mapping[str, Any] = field(default_factory=dict)
     weight: Float[np.ndarray, "..."] | None = None  # (inputs, outputs) of a projection, or one number a column
     bias: Float[np.ndarray, "..."] | None = None  # one number a column; of probabilities one a row
+    predictions: Sequence[Prediction] = ()  # of probabilities: one a row, over the whole vocabulary
 
     def tables(self) -> Iterator[RecordTable]:
         """The values, or their first rows and columns."""

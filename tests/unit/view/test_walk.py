@@ -19,7 +19,7 @@ from headwise.families.registry import FAMILIES
 from headwise.pytorch.inspect.inputs import ContinuedText, EncodedInput
 from headwise.pytorch.inspect.walk import figure_of, walk_pair, walk_record
 from headwise.runtime.search.translator import TextTranslator
-from headwise.view.record import Axis, WalkRecord, WalkStep
+from headwise.view.record import TEMPERATURES, Axis, WalkRecord, WalkStep
 
 SRC, TGT = "A dog runs .", "Der Hund sieht ."
 # Sums of at most 100 products of numbers below 100, each rounded to 2^-53.
@@ -333,6 +333,40 @@ def test_output_probabilities_are_the_models(translator_of: Callable[[str], Text
         likeliest = translator.model.logits(torch.from_numpy(output.values)).softmax(-1).max(-1).values
     np.testing.assert_allclose(last.values.max(1), likeliest.numpy(), rtol=1e-4)
     assert len(last.columns) == last.values.shape[1] == 24
+
+
+def test_predictions_are_those_of_the_whole_vocabulary(translator_of: Callable[[str], TextTranslator]) -> None:
+    """The most probable tokens of each row, whatever other rows have, with probabilities at other temperatures."""
+    translator = translator_of("post")
+    *_, output, _, last = walk_pair(translator, SRC, TGT).steps("decoder", 0, 0)
+    with torch.no_grad():
+        logits = translator.model.logits(torch.from_numpy(output.values)).double()
+    pieces = translator.tokenizer.pieces(list(range(logits.size(1))))
+    assert len(last.predictions) == len(logits) and last.settings["temperatures"] == list(TEMPERATURES)
+    for row, prediction in zip(logits, last.predictions, strict=True):
+        found = {one.piece: one.log_prob for one in prediction.candidates}
+        best = row.topk(8)
+        assert list(found) == [pieces[i] for i in best.indices]
+        for temperature, total in zip((1.0, *TEMPERATURES), (0.0, *prediction.totals), strict=True):
+            wanted = (row / temperature).softmax(0)[best.indices].tolist()
+            shares = [np.exp(log / temperature - total) for log in found.values()]
+            np.testing.assert_allclose(shares, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_score_that_is_too_large_is_not_masked(dtype: torch.dtype) -> None:
+    """Scores below the range of the numbers would become -inf, as those of masked keys."""
+    network: Any = drawn(CONFIGS["gpt2"]).to(dtype)
+    query, key = network.decoder.layers[0].self_attn.q_proj, network.decoder.layers[0].self_attn.k_proj
+    large = torch.finfo(dtype).max ** 0.5
+    with torch.no_grad():
+        for part, sign in ((query, large), (key, -large)):
+            part.weight.zero_()
+            part.bias.fill_(sign)
+    axis = Axis([f"▁{i}" for i in range(5)])
+    shown = ContinuedText("a text", torch.arange(3, 13, 2)[None], axis, [], lambda ids: [f"▁{i}" for i in ids])
+    scores = by_id(walk_record(network, shown).steps("decoder", 0, 0))["self_attn.scores"]
+    np.testing.assert_array_equal(np.isneginf(scores.values), ~np.tri(5, dtype=bool))
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "post"])

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.core.embeddings import Embeddings, TypedEmbeddings
@@ -24,6 +25,7 @@ from headwise.core.search import best
 from headwise.core.transformer import DecoderOnly, EncoderOnly, Transformer
 from headwise.errors import UserError
 from headwise.pytorch.inspect.pair_tensors import InspectedInput, with_tensors
+from headwise.pytorch.inspect.predictions import top_candidates
 from headwise.pytorch.inspect.recording import passing
 from headwise.pytorch.inspect.walk_attention import attention_steps
 from headwise.pytorch.inspect.walk_steps import Steps, activation_name, bias_of, is_norm
@@ -31,8 +33,9 @@ from headwise.pytorch.search.changes import interventions_of
 from headwise.pytorch.search.stepwise import evaluating
 from headwise.runtime.search.translator import TextTranslator
 from headwise.view.pair import read_pair
-from headwise.view.record import StackFigure, WalkRecord, WalkStep
+from headwise.view.record import TEMPERATURES, Prediction, StackFigure, WalkRecord, WalkStep
 
+N_CANDIDATES = 8  # most probable tokens of a position
 N_OUTPUTS = 24  # tokens of the vocabulary that are shown at the output, or one for each position if those are more
 UNWALKABLE = frozenset({"outputs", "kernel", "temperature", "residuals"})  # arguments of `interventions.intervene`
 
@@ -290,8 +293,16 @@ def _head_steps(steps: Steps, shown: InspectedInput) -> None:
         ["logits"],
         **chosen,
         bias=totals,
+        predictions=_predictions(logits, shown),
         size=logits.size(1),
+        temperatures=list(TEMPERATURES),
     )
+
+
+def _predictions(logits: Float[Tensor, "positions outputs"], shown: InspectedInput) -> list[Prediction]:
+    log_probs = logits.float().log_softmax(-1)
+    totals = torch.stack([(log_probs / temperature).logsumexp(-1) for temperature in TEMPERATURES], 1).tolist()
+    return list(map(Prediction, top_candidates(logits, N_CANDIDATES, shown), totals))
 
 
 def _logit_formula(head: Any) -> str:

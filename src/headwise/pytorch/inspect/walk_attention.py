@@ -81,7 +81,8 @@ def _weights(steps: Steps, place: str, kernel: Any, q: str, k: str) -> str:
         meaning = "scaled Q K_d^T + Q_d K^T" if vectors else "b_(bucket of the distance)"
         operands.append(steps.add(relative, "given", f"B = {meaning}", bias, **where))
         scores, formula = scores + bias, f"{formula} + B"
-    mask = ""
+    finite, mask = torch.finfo(scores.dtype), ""
+    scores = scores.clamp(finite.min, finite.max)  # -inf is masked, not too large for the numbers of the network
     if visible is not None and not bool(visible.all()):
         reach: Any = steps.network.get_submodule(steps.stack).reach
         sees_later = isinstance(getattr(reach, "reach", reach), Everywhere)

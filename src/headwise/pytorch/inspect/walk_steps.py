@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headwise.core.layers import ACTIVATIONS, RMSNorm, ShiftedRMSNorm
-from headwise.view.record import WalkStep
+from headwise.view.record import Prediction, WalkStep
 
 QUERIES, KEYS, VALUES = "Queries", "Keys", "Values"
 
@@ -146,7 +146,8 @@ class Steps:
         of_head: bool = False,
         weight: Tensor | None = None,
         bias: Tensor | None = None,
-        **settings: str | float,
+        predictions: Sequence[Prediction] = (),
+        **settings: str | float | list[float],
     ) -> str:
         """Make a step; its id."""
         values = values[0] if values.dim() == 3 else values
@@ -171,6 +172,7 @@ class Steps:
                 settings,
                 None if weight is None else array(weight),
                 None if bias is None else array(bias),
+                predictions,
             )
         )
         return step

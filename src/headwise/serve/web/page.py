@@ -321,7 +321,7 @@ def outline(record: WalkRecord) -> dict[str, Any]:
     """The figure, the kinds of steps, and the steps of each stack and layer.
 
     `columns` are the components of a head among the padded ones in memory, `rates` those of rotary positions, and
-    `outputs` is the number of tokens shown at the output.
+    `outputs` is the number of tokens shown at the output, `candidates` that of each row's most probable ones.
     """
     kinds: dict[str, int] = {}
     walks: dict[str, list[list[list[int | bool]]]] = {}
@@ -334,13 +334,15 @@ def outline(record: WalkRecord) -> dict[str, Any]:
             numbers = [kinds.setdefault(json.dumps(kind), len(kinds)) for kind in walk["kinds"]]
             walks[stack].append([_step(one, numbers) for one in walk["steps"]])
         steps |= {step.id: step for step in record.steps(stack, 0, 0)}
+    predictions = [one for step in steps.values() for one in step.predictions]
+    n_candidates = max((len(one.candidates) for one in predictions), default=0)
     rotated = steps.get("self_attn.rotated-keys")
     rates = [] if rotated is None or rotated.weight is None else rotated.weight.tolist()
     width, parts = steps["self_attn.keys"].values.shape[1], [len(rates)] * 2 if rates else []
     columns = {"self": head_columns(width, *parts), "cross": head_columns(width)}
     columns["values"] = head_columns(steps["self_attn.values"].values.shape[1])
     found = {"figure": figure, "kinds": [json.loads(kind) for kind in kinds], "walks": walks}
-    return {**found, "columns": columns, "rates": rates, "outputs": n_outputs}
+    return {**found, "columns": columns, "rates": rates, "outputs": n_outputs, "candidates": n_candidates}
 
 
 def _step(step: dict[str, Any], numbers: list[int]) -> list[int | bool]:

@@ -4,18 +4,20 @@
 {"figure": {"encoder": {"layers", "heads", "blocks", "norm", "positions", "causal", "output"}, "decoder": ...},
  "axes": {"src": tokens, "tgt": tokens, "vocabulary": tokens},
  "kinds": [{"id", "place", "name", "sentence", "formula", "operation", "settings", "operands", "rows", "columns"}],
- "steps": [{"kind", "layer", "head", "values", "weight", "bias"}],
+ "steps": [{"kind", "layer", "head", "values", "weight", "bias", "predictions"}],
  "walks": [{"stack", "layer", "head", "steps"}],
  "numbers": {"type", "data"},
  "note": ""}
 ```
 
 `rows` and `columns` name an axis. `kind` and `steps` are indices. Arrays are `{"at": n, "shape": [...]}`, row by row
-from number n of the block: float16 or float32, little-endian, deflated, in base64.
+from number n of the block: float16 or float32, little-endian, deflated, in base64. `predictions` is null or
+`[{"candidates": [[token, log_prob]], "totals": numbers}]`, one for each row.
 """
 
 import base64
 import json
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from headwise.view.record import StackFigure, WalkRecord, WalkStep
+from headwise.view.record import Prediction, StackFigure, WalkRecord, WalkStep
 
 LARGEST_PAGE = 1_400_000  # characters that the numbers of all walks may take in a page: a megabyte in base64
 LARGEST_WEIGHTS = 1_000_000  # numbers in the projections of one walk that the explorer sends
@@ -85,6 +87,7 @@ def _size(
             times = 1 if step.layer is None else sum(map(n_heads, counts))
             vectors = [one for one in (step.weight, step.bias) if one is not None and one.ndim == 1]
             total += times * (step.values.size + sum(one.size for one in vectors))
+            total += math.ceil(len(json.dumps(_predictions(step.predictions))) / CHARACTERS)
             if weights and step.weight is not None and step.weight.ndim == 2:
                 total += step.weight.size * n_heads(counts[0])
     return total
@@ -125,6 +128,7 @@ class _Walks:
             "values": self._array(step.values),
             "weight": self._array(step.weight) if kept else None,
             "bias": self._array(step.bias),
+            "predictions": _predictions(step.predictions),
         }
 
     def _kind(self, stack: str, step: WalkStep) -> int:
@@ -154,9 +158,8 @@ class _Walks:
     def contents(self, record: WalkRecord, kind: str, note: str) -> dict[str, Any]:
         """The JSON."""
         numbers = np.concatenate([array.ravel() for array in self.arrays]) if self.arrays else np.zeros(0)
-        if kind == "float16":  # infinite is masked, not large
-            most = float(np.finfo(np.float16).max)
-            numbers = np.where(np.isinf(numbers), numbers, np.clip(numbers, -most, most))
+        most = float(np.finfo(kind).max)  # infinite is masked, not large
+        numbers = np.where(np.isinf(numbers), numbers, np.clip(numbers, -most, most))
         packed = zlib.compress(numbers.astype("<f2" if kind == "float16" else "<f4").tobytes(), 9)
         return {
             "figure": figure_contents(record.figure),
@@ -167,3 +170,14 @@ class _Walks:
             "numbers": {"type": kind, "data": base64.b64encode(packed).decode("ascii")},
             "note": note,
         }
+
+
+def _predictions(predictions: Sequence[Prediction]) -> list[dict[str, Any]] | None:
+    """As JSON, with the digits of a float32."""
+    return [
+        {
+            "candidates": [[one.piece, float(f"{one.log_prob:.8g}")] for one in prediction.candidates],
+            "totals": [float(f"{total:.8g}") for total in prediction.totals],
+        }
+        for prediction in predictions
+    ] or None

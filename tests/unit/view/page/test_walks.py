@@ -49,6 +49,11 @@ def test_one_walk_is_exact_in_float32(record: WalkRecord) -> None:
         for name in ("values", "weight", "bias"):
             if getattr(step, name) is not None:
                 np.testing.assert_array_equal(array_of(contents, found[name]), getattr(step, name))
+        assert (found["predictions"] is None) == (step.id != "probabilities")
+        for row, prediction in zip(found["predictions"] or [], step.predictions, strict=True):
+            assert [name for name, _ in row["candidates"]] == [one.piece for one in prediction.candidates]
+            assert [log for _, log in row["candidates"]] == pytest.approx([x.log_prob for x in prediction.candidates])
+            assert row["totals"] == pytest.approx(prediction.totals)
 
 
 def test_a_small_network_has_all_walks_with_weights_of_layer_0(record: WalkRecord) -> None:
@@ -84,7 +89,7 @@ def test_what_walks_have_in_common_is_there_once(record: WalkRecord) -> None:
     [
         (0.9, 2, 2, ""),
         (0.35, 1, 2, "layer 0 only. `headwise inspect --full-walk`"),
-        (0.27, 1, 1, "layer 0 and head 0 only. `headwise inspect --full-walk`"),
+        (0.31, 1, 1, "layer 0 and head 0 only. `headwise inspect --full-walk`"),
         (0.01, 0, 0, "no walk: its numbers are too many. `headwise inspect --full-walk`"),
     ],
 )
@@ -94,7 +99,8 @@ def test_a_selection_stays_below_the_limit(
     limit = share * len(numbers_of(all_walks(record))) * walks.CHARACTERS
     monkeypatch.setattr(walks, "LARGEST_PAGE", limit)
     contents = all_walks(record)
-    assert len(numbers_of(contents)) * walks.CHARACTERS <= limit
+    predictions = [one["predictions"] for one in contents["steps"] if one["predictions"]]
+    assert len(numbers_of(contents)) * walks.CHARACTERS + sum(map(len, map(json.dumps, predictions))) <= limit
     encoder = [walk for walk in contents["walks"] if walk["stack"] == "encoder"]
     assert ({walk["layer"] for walk in encoder}, {walk["head"] for walk in encoder}) == (
         set(range(layers)),
@@ -118,13 +124,16 @@ def test_a_full_walk_has_every_layer_and_head_however_large(
 
 
 def test_large_values_stay_finite_and_masked_ones_do_not() -> None:
-    values = np.array([[1e6, -1e6, -np.inf]], np.float32)
+    values = np.array([[1e300, -1e300, -np.inf]])
     step = WalkStep(
         "self_attn.scores", "self_attn", "Scores", "A.", "x", "given", [], ["a"], ["a", "b", "c"], values, 0, 0
     )
     figure = {"decoder": StackFigure([1], ["self_attn"], "pre", "rotary", True, "states")}
-    contents = all_walks(WalkRecord(figure, lambda stack, layer, head: [step]))
+    walk = WalkRecord(figure, lambda stack, layer, head: [step])
+    contents = all_walks(walk)
     assert numbers_of(contents).tolist() == [65504.0, -65504.0, -np.inf]
+    most = float(np.finfo(np.float32).max)
+    assert numbers_of(one_walk(walk, "decoder", 0, 0)).tolist() == [most, -most, -np.inf]
 
 
 def test_weights_that_are_too_many_are_left_out(record: WalkRecord, monkeypatch: pytest.MonkeyPatch) -> None:

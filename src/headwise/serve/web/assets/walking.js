@@ -7,7 +7,7 @@
 /** @typedef {import("./engine.js").Room} Room */
 /** @typedef {{rows: number, columns: number, values: Float32Array}} Matrix */
 /** @typedef {{stack: string, layer: number, head: number}} Where */
-/** @typedef {{values: Matrix, weight?: Matrix | null, bias?: Matrix | null}} Recorded */
+/** @typedef {{values: Matrix, weight?: Matrix | null, bias?: Matrix | null, predictions?: {candidates: [number, number][], totals: number[]}[]}} Recorded tokens are ids */
 
 const PANEL = 16; // outputs packed together: simd.h
 
@@ -26,8 +26,9 @@ export function recordedWalk(engine, source, read, where, names) {
     const recorder = new Recorder(engine, room, source, read, where);
     const numbers = new Numbers();
     const steps = walks[where.stack][where.layer].map((/** @type {[number, boolean, boolean, boolean]} */ [kind, inLayer, ofHead, biased]) => {
-      const { values, weight, bias } = recorder.step(kinds[kind].id);
-      return { kind, layer: inLayer ? where.layer : null, head: ofHead ? where.head : null, values: numbers.add(values), weight: numbers.add(weight), bias: biased ? numbers.add(bias) : null };
+      const { values, weight, bias, predictions } = recorder.step(kinds[kind].id);
+      const likeliest = predictions?.map(({ candidates, totals }) => ({ candidates: names(candidates.map(([id]) => id)).map((name, at) => [name, candidates[at][1]]), totals }));
+      return { kind, layer: inLayer ? where.layer : null, head: ofHead ? where.head : null, values: numbers.add(values), weight: numbers.add(weight), bias: biased ? numbers.add(bias) : null, predictions: likeliest ?? null };
     });
     const axes = { src: names(source), tgt: names(read), vocabulary: names(recorder.likely) };
     return { figure, axes, kinds, steps, walks: [{ ...where, steps: range(steps.length) }], numbers: numbers.whole(), note: "eight-bits" };
@@ -223,12 +224,16 @@ class Recorder {
     const logits = engine.floats(at, rows * d_out);
     const best = new Float32Array(d_out);
     const firsts = new Set(); // the most probable token of each row
+    const { temperatures } = engine.about.walk.kinds.find((/** @type {any} */ { id }) => id === "probabilities").settings;
+    const predictions = [];
     for (let row = 0; row < rows; row++) {
       const own = logits.subarray(row * d_out, (row + 1) * d_out);
       const most = own.reduce((one, other) => Math.max(one, other), Number.NEGATIVE_INFINITY);
       this.totals[row] = most + Math.log(own.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
       own.forEach((logit, token) => (best[token] = Math.max(best[token], Math.exp(logit - this.totals[row]))));
       firsts.add(own.indexOf(most));
+      const totals = temperatures.map((/** @type {number} */ heat) => Math.log(own.reduce((sum, logit) => sum + Math.exp((logit - most) / heat), 0)) + (most - this.totals[row]) / heat);
+      predictions.push({ candidates: likeliestOf(own, engine.about.walk.candidates).map((id) => /** @type {[number, number]} */ ([id, own[id] - this.totals[row]])), totals });
     }
     for (const token of firsts) best[token] += 1;
     this.likely = range(d_out).sort((one, other) => best[other] - best[one] || one - other).slice(0, Math.max(engine.about.walk.outputs, rows));
@@ -237,7 +242,20 @@ class Recorder {
     const shares = { rows, columns, values: chosen.values.map((logit, i) => Math.exp(logit - this.totals[Math.floor(i / columns)])) };
     return {
       logits: { values: chosen, ...this.product(output, this.likely, range(d_in)) },
-      probabilities: { values: shares, bias: { rows: 1, columns: rows, values: this.totals } },
+      probabilities: { values: shares, bias: { rows: 1, columns: rows, values: this.totals }, predictions },
     };
   }
+}
+
+/** The places of the greatest values, greatest first; the lower place first among equals. @param {Float32Array} values @param {number} count */
+function likeliestOf(values, count) {
+  /** @type {number[]} */
+  const found = [];
+  values.forEach((value, at) => {
+    if (found.length === count && value <= values[found[count - 1]]) return;
+    const behind = found.findIndex((one) => values[one] < value);
+    found.splice(behind < 0 ? found.length : behind, 0, at);
+    found.length = Math.min(count, found.length);
+  });
+  return found;
 }

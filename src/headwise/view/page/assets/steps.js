@@ -19,6 +19,7 @@
  * @property {StepNumbers} numbers
  * @property {StepNumbers | null} weight
  * @property {StepNumbers | null} bias
+ * @property {{candidates: [string, number][], totals: number[]}[] | null} predictions of probabilities, one a row: the most probable tokens with their log-probabilities, and totals at other temperatures
  */
 
 export class Walks {
@@ -46,11 +47,11 @@ export class Walks {
   }
 
   /** @param {any} step @returns {Step} */
-  step({ kind, layer, head, values, weight, bias }) {
+  step({ kind, layer, head, values, weight, bias, predictions }) {
     const about = this.data.kinds[kind];
     const names = (/** @type {string} */ axis) => this.data.axes[axis] ?? [];
     const numbers = /** @type {StepNumbers} */ (this.array(values));
-    return { ...about, rows: names(about.rows), columns: names(about.columns), layer, head, numbers, weight: this.array(weight), bias: this.array(bias) };
+    return { ...about, rows: names(about.rows), columns: names(about.columns), layer, head, numbers, weight: this.array(weight), bias: this.array(bias), predictions };
   }
 
   /** @param {{at: number, shape: number[]} | null} array @returns {StepNumbers | null} */
