@@ -1,16 +1,22 @@
 """The guided tour: every card, its prediction, and every number on it, which torch computes again."""
 
+import math
+import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 from browser.axe import violations
 from browser.conftest import SHAPES, write_model
 from browser.tour_numbers import Expected, Numbers
 from browser.walked import page_writer
+from hypothesis import given
+from hypothesis import strategies as st
 from playwright.sync_api import expect
 
 import headwise
@@ -22,6 +28,7 @@ from headwise.serve.explorer.server import ExplorerServer
 from headwise.serve.web.page import export_page
 from headwise.text.tokens.tokenizer import Tokenizer
 from headwise.view.page.contents import page_contents
+from headwise.view.record import WalkRecord
 
 TEXT = "A dog runs across the field ."
 CARDS = [
@@ -29,11 +36,12 @@ CARDS = [
     *("weighted-sum", "heads", "concat", "residual", "norm", "feed-forward", "memory", "mask", "cross", "logits"),
     *("greedy", "beam", "temperature", "loss", "warm-up", "families", "pictures"),
 ]
-KNOBS = [
-    ("recurrence", "4", 1), ("positions", "off", 2), ("scale", "off", 3), ("weighted-sum", "even", 2),
-    ("concat", "1", 2), ("residual", "off", 1), ("mask", "off", 2), ("beam", "2", 1), ("temperature", "0.5", 2),
-    ("warm-up", "1000", 1), ("pictures", "32", 1),
-]  # fmt: skip
+KNOBS = {
+    "recurrence": ("1", "2", "4"), "positions": ("", "off"), "scale": ("", "off"), "weighted-sum": ("", "even"),
+    "concat": ("", "0", "1"), "residual": ("", "off"), "mask": ("", "off"), "beam": ("1", "2", "4", "8"),
+    "temperature": ("0.5", "1", "2"), "warm-up": ("1000", "4000", "16000"), "pictures": ("8", "16", "32"),
+}  # fmt: skip
+LINKS = [("scale", "off", 3), ("concat", "1", 2), ("mask", "off", 2), ("temperature", "0.5", 2), ("warm-up", "1000", 1)]
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +91,11 @@ def answered(shown: Any, card: str) -> Numbers:
 
 
 def numbers_of(body: Any) -> Numbers:
-    pairs = body.locator("data").evaluate_all("(nodes) => nodes.map((node) => [node.dataset.name, Number(node.value)])")
-    return {name: pytest.approx(value, rel=2e-4, abs=2e-5) for name, value in pairs}
+    return {name: pytest.approx(value, rel=2e-4, abs=2e-5) for name, value in exact_numbers(body).items()}
+
+
+def exact_numbers(body: Any) -> Numbers:
+    return dict(body.locator("data").evaluate_all("(nodes) => nodes.map((node) => [node.dataset.name, +node.value])"))
 
 
 def choices(shown: Any) -> list[str]:
@@ -103,7 +114,7 @@ def test_the_tour_goes_from_the_first_card_to_the_last(toured: Callable[..., Any
     expect(shown.get_by_role("button", name="Next →")).to_be_disabled()
 
 
-@pytest.mark.parametrize(("card", "knob", "row"), KNOBS, ids=[card for card, *_ in KNOBS])
+@pytest.mark.parametrize(("card", "knob", "row"), LINKS, ids=[card for card, *_ in LINKS])
 def test_an_address_leads_to_a_card_with_its_setting(
     toured: Callable[..., Any], expected: Expected, card: str, knob: str, row: int
 ) -> None:
@@ -119,9 +130,244 @@ def test_the_right_answer_is_that_of_the_numbers(toured: Callable[..., Any], exp
     right = shown.locator(".card .tour-choices .right")
     right.click()
     expect(shown.locator(".verdict")).to_have_text("Right.")
-    shown.get_by_role("combobox", name="Token").select_option("3")
-    expect(shown.locator(".card .verdict")).not_to_be_empty()
+
+
+def question_of(shown: Any) -> tuple[str, list[str], list[str]]:
+    """The question with its choices, and the right ones, of which each is found by its own text."""
+    texts = shown.locator(".card .tour-choices button").all_inner_texts()
+    assert len(set(texts)) == len(texts) > 1, texts
+    return shown.locator(".card .question").inner_text(), texts, choices(shown)
+
+
+def as_answer(text: str, options: list[str]) -> str | float:
+    """What `Expected.answers` has for the text of a choice."""
+    plain = text.replace(",", "").replace("\u2212", "-")
+    if text in options:
+        return options.index(text)
+    return float(plain) if re.fullmatch(r"-?\d+(\.\d+)?", plain) else text
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_a_setting_changes_neither_question_nor_answer(
+    toured: Callable[..., Any], expected: Expected, card: str
+) -> None:
+    """All cards with all settings: the answer is that of the model as it is, the numbers are those of the setting."""
+    shown = toured(f"card={card}")
+    numbers = answered(shown, card)
+    question, texts, right = question_of(shown)
+    options = texts if card in ("positions", "scale", "residual", "feed-forward", "beam", "temperature") else []
+    found = {as_answer(text, options) for text in right}
+    answers = expected.answers(card)
+    if all(isinstance(one, str) for one in found):
+        assert found == answers
+    else:
+        assert list(found) == pytest.approx(list(answers), abs=1e-3)
+    verdict = shown.locator(".verdict").inner_text()
+    buttons = shown.locator(".choice-buttons button")
+    assert buttons.count() == len(KNOBS.get(card, ()))
+    usual = shown.locator('.choice-buttons [aria-pressed="true"]').all_inner_texts()
+    assert shown.locator(".turned").count() == 0
+    for at, knob in enumerate(KNOBS.get(card, ())):
+        buttons.nth(at).click()
+        expect(buttons.nth(at)).to_have_attribute("aria-pressed", "true")
+        assert question_of(shown) == (question, texts, right), knob
+        assert shown.locator(".verdict").inner_text() == verdict, knob
+        assert numbers_of(shown.locator(".card")) == expected.card(card, knob), knob
+        turned = [buttons.nth(at).inner_text()] != usual
+        assert shown.locator(".turned").count() == turned
+        if turned:
+            expect(shown.locator(".turned")).to_contain_text(usual[0])
+    assert numbers == expected.card(card)
+
+
+def test_another_token_is_another_question(toured: Callable[..., Any], expected: Expected) -> None:
+    shown = toured("card=scores")
+    answered(shown, "scores")
+    token = shown.get_by_role("combobox", name="Token")
+    token.focus()
+    token.select_option("3")
+    expect(shown.locator(".question")).to_contain_text("across")
+    expect(shown.locator(".verdict")).to_have_count(0)
+    assert shown.evaluate("document.activeElement.tagName") == "SELECT"
     assert "cell=3" in shown.evaluate("location.hash")
+    assert answered(shown, "scores") == expected.card("scores", "", 3)
+    assert set(choices(shown)) == expected.answers("scores", 3)
+    token.select_option(str(expected.row("scores")))  # which was asked before
+    expect(shown.locator(".verdict")).not_to_be_empty()
+    shown.get_by_role("button", name="Next →").click()
+    expect(shown.locator(".verdict")).to_have_count(0)
+
+
+def test_what_the_prediction_needs_is_there_before_it(toured: Callable[..., Any], expected: Expected) -> None:
+    shown = toured("card=by-hand")
+    given, wanted = exact_numbers(shown.locator(".card")), expected.card("by-hand")
+    assert numbers_of(shown.locator(".card")) == {
+        name: value for name, value in wanted.items() if name.startswith(("given", "q0", "q1"))
+    }
+    keys = [[given[f"given.{row}.{column}"] for column in (0, 1)] for row in range(4)]
+    products = [sum(a * b for a, b in zip(keys[0], key, strict=True)) for key in keys[1:]]
+    assert max(products) == pytest.approx(wanted["product"], rel=1e-4)
+    for card, drawings in {
+        "positions": 2, "scores": 2, "weighted-sum": 2, "heads": 1, "residual": 2, "feed-forward": 1
+    }.items():  # fmt: skip
+        shown.get_by_role("combobox", name="Cards").select_option(card)
+        expect(shown.locator(f'.card[data-card="{card}"] .drawings canvas')).to_have_count(drawings)
+        answered(shown, card)
+        assert shown.locator(".drawings canvas").count() > drawings
+
+
+class Page:
+    """A static page with the walks of a model, some of whose steps are changed."""
+
+    def __init__(self, new_page: Callable[..., Any], model: Any, folder: Path) -> None:
+        self.new_page, self.model, self.file = new_page, model, folder / "page.html"
+
+    def open(self, text: str, hash: str, change: Callable[[Any], Any] = lambda step: step) -> Any:
+        record, trace = self.model.look_inside(text)
+        walks = self.model.walks(text)
+        changed = WalkRecord(walks.figure, lambda *place: [change(step) for step in walks.steps(*place)])
+        contents = page_contents(record, trace, "a model", walks=changed)
+        self.file.write_text(inspection_page([contents]), encoding="utf-8")
+        shown = self.new_page()
+        shown.goto(f"{self.file.as_uri()}#view=tour&{hash}")
+        expect(shown.locator(".card h2")).not_to_be_empty()
+        return shown
+
+
+@pytest.fixture
+def page(new_page: Callable[..., Any], path: Path, tmp_path: Path) -> Page:
+    return Page(new_page, headwise.load(path, "cpu"), tmp_path)
+
+
+def test_a_weight_of_zero_is_not_a_mask(page: Page, expected: Expected) -> None:
+    """What a row may attend to is decided by the mask: weights vanish where numbers have few digits."""
+
+    def rounded(step: Any) -> Any:
+        few = np.where(step.values < step.values.max(1, keepdims=True), 0, 1)
+        return replace(step, values=few.astype(np.float32)) if step.operation == "softmax" else step
+
+    shown = page.open(TEXT, "card=softmax&cell=2,0", rounded)
+    n = len(expected.encoder["embeddings"].rows)
+    assert answered(shown, "softmax")["chance"] == 1 / n
+    for card, knob in (("weighted-sum", "even"), ("heads", ""), ("alignment", ""), ("cross", "")):
+        shown = page.open(TEXT, f"card={card}&knob={knob}&cell=2,0", rounded)
+        numbers = answered(shown, card)
+        question_of(shown)
+        if card == "weighted-sum":
+            mean = expected.values("self_attn.values").mean(0)[0].item()
+            assert exact_numbers(shown)["mean"] == pytest.approx(mean, abs=2e-3)  # float16
+        elif card == "heads":
+            assert numbers["chance"] == n * (1 - (1 - 1 / n) ** 2)
+            assert "undefined" not in shown.locator(".card").inner_text()
+        else:
+            assert numbers["chance"] == 1 / n
+
+
+def test_equal_weights_are_both_right(page: Page) -> None:
+    """And two tokens of the same name have numbers."""
+
+    def even(step: Any) -> Any:
+        first = np.isin(np.arange(step.values.shape[1]), (1, 3)) / 2
+        return replace(step, values=np.tile(first, (len(step.values), 1))) if step.operation == "softmax" else step
+
+    shown = page.open("dog runs dog runs .", "card=alignment&cell=1,0", even)
+    answered(shown, "alignment")
+    assert choices(shown) == ["runs #1", "runs #2"]
+    for name in ("runs #1", "runs #2"):
+        shown.get_by_role("button", name=name).click()
+        expect(shown.locator(".verdict")).to_have_text("Right.")
+    shown.locator(".tour-choices button:not(.right)").click()
+    expect(shown.locator(".verdict")).to_have_text("Not quite. The answer is: runs #1 or runs #2.")
+    shown = page.open("dog runs dog runs .", "card=heads&cell=1,0", even)
+    answered(shown, "heads")
+    assert choices(shown) == ["1", "2"], "each head has the choice"
+
+
+ATTENDED = """([rows, columns, values, weights]) => {
+  const matrix = (numbers) => ({ rows: rows.length, columns: columns.length, values: Float32Array.from(numbers) });
+  const step = (numbers) => ({ settings: {}, operands: [], rows, columns, numbers: matrix(numbers) });
+  const [scores, shares] = [step(values.map((x) => x ?? -Infinity)), step(weights)];
+  return rows.map((_, row) => {
+    const keys = mayAttend(scores, row);
+    const own = rowOf(shares, row);
+    const asked = keys.length ? candidates(columns, own, keys) : null;
+    const [even, soft] = [evenWeights(scores, row), softmaxOf(rowOf(scores, row))];
+    return { keys, even, soft, asked, halfway: halfwayRow(shares, scores), told: explain(scores, shares, row) };
+  });
+}"""
+EXPLAINED = """globalThis.explain = (scores, shares, row) => {
+  const step = { ...shares, operation: "softmax", operands: ["scores"] };
+  return scores.columns.map((_, column) => explainCell(step, { row, column }, () => scores).text.textContent);
+};"""
+SCORES = st.integers(1, 5).flatmap(
+    lambda columns: st.lists(
+        st.lists(st.none() | st.sampled_from([-3e4, -200.0, 0.0, 0.5, 1.0]), min_size=columns, max_size=columns),
+        min_size=1,
+        max_size=4,
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def functions(browser: Any) -> Any:
+    """The functions of the cards, in a page."""
+    shown = browser.new_page()
+    names = "mayAttend, evenWeights, softmaxOf, halfwayRow, candidates, rowOf"
+    scripts = (
+        f"{script_text('arithmetic.js')}; globalThis.explainCell = explainCell; Object.assign(globalThis, {{{names}}});"
+    )
+    shown.add_script_tag(content=f"{scripts}{EXPLAINED}")
+    return shown
+
+
+@given(rows=SCORES)
+def test_a_row_attends_to_what_the_mask_leaves(functions: Any, rows: list[list[float | None]]) -> None:
+    """Masks of any shape (causal, windows, padding, a row with nothing left), and weights that vanish."""
+    columns, names = len(rows[0]), ["\u2581a", "\u2581b", "\u2581a", "c", "d"]
+    scores = np.array([[-np.inf if x is None else x for x in row] for row in rows])
+    most = np.maximum(scores.max(1, keepdims=True), -1e30)
+    with np.errstate(invalid="ignore"):
+        weights = np.nan_to_num(np.exp(scores - most) / np.exp(scores - most).sum(1, keepdims=True)).astype(np.float16)
+    flat = [x for row in rows for x in row]
+    found = functions.evaluate(
+        ATTENDED, [[f"r{i}" for i in range(len(rows))], names[:columns], flat, weights.ravel().tolist()]
+    )
+    for row, one in enumerate(found):
+        keys = np.flatnonzero(np.isfinite(scores[row])).tolist()
+        assert one["keys"] == keys
+        assert one["even"] == pytest.approx([(column in keys) / max(1, len(keys)) for column in range(columns)])
+        assert sum(one["soft"]) == pytest.approx(1 if keys else 0)
+        hidden = ["masked" in text for text in one["told"]]
+        assert hidden == [column not in keys for column in range(columns)] if keys else all(hidden)
+        if one["asked"]:
+            asked, own = one["asked"], weights[row]
+            assert len(set(asked["choices"])) == len(asked["choices"]) == min(columns, max(2, min(3, len(keys))))
+            best = {column for column in keys if own[column] >= own[keys].max() * (1 - 1e-6)}
+            assert 1 <= len(asked["right"]) <= len(best) and asked["best"] in best
+            assert len(asked["right"]) == min(len(best), 3)
+    wide = [row for row in range(len(rows)) if len(found[row]["keys"]) > 2]
+    assert not wide or found[0]["halfway"] in wide
+
+
+def test_the_curve_of_the_learning_rate(toured: Callable[..., Any], expected: Expected) -> None:
+    """A straight rise to its corner at the peak, then the inverse square root; both axes name peak and end."""
+    for warmup in (1000, 4000, 16000):
+        shown = toured(f"card=warm-up&knob={warmup}")
+        answered(shown, "warm-up")
+        wanted = expected.card("warm-up", str(warmup))
+        marks = shown.locator(".tour-curve [data-name]").evaluate_all(
+            "(nodes) => nodes.map((node) => [node.dataset.name, Number(node.dataset.value)])"
+        )
+        assert dict(marks) == pytest.approx(
+            {"step.0": warmup, "rate.0": wanted["peak"], "step.1": 64000, "rate.1": wanted["rate"]}
+        )
+        line = shown.locator(".tour-curve polyline").get_attribute("points")
+        points = [tuple(map(float, point.split(","))) for point in line.split()]
+        (left, bottom), (corner, top), (right, _) = points[0], points[1], points[-1]
+        assert (corner - left) / (right - left) == pytest.approx(warmup / 64000)
+        for x, y in points[1:]:
+            step, share = 64000 * (x - left) / (right - left), (bottom - y) / (bottom - top)
+            assert share == pytest.approx(math.sqrt(warmup / step), rel=1e-6)
 
 
 def test_it_speaks_german_and_another_sentence(toured: Callable[..., Any]) -> None:
@@ -218,7 +464,20 @@ def test_the_exported_page_has_the_same_cards(
     export_page([translation_folder(path)], tmp_path / "page.html")
     shown = new_page(width=390)
     shown.goto(f"{(tmp_path / 'page.html').as_uri()}#view=tour&text={quote(TEXT)}")
-    counted = {"recurrent", "pairs", "tokens", "d_model", "d_k", "d_ff", "heads", "size", "warmup", "patches", "root"}
+    counted = {
+        "length",
+        "recurrent",
+        "pairs",
+        "tokens",
+        "d_model",
+        "d_k",
+        "d_ff",
+        "heads",
+        "size",
+        "warmup",
+        "patches",
+        "root",
+    }
     expect(shown.locator(".card h2")).to_be_in_viewport()
     assert shown.locator(".tour").bounding_box()["y"] < 300, "above the text"
     for card in CARDS:
@@ -256,6 +515,9 @@ def test_a_long_row_shows_its_greatest_weights(toured: Callable[..., Any]) -> No
     answered(shown, "mask")
     assert shown.locator(".tour-bars li:not(.chance)").count() == 24
     assert shown.locator(".tour-bars .best").count() == 1
+    tokens = shown.get_by_role("combobox", name="Token").locator("option").count()
+    assert numbers_of(shown.locator(".card"))["more"] == tokens - 24 > 0
+    expect(shown.locator(".tour-bars + .note")).to_contain_text("not shown")
 
 
 def test_tokens_without_letters_are_visible(new_page: Callable[..., Any]) -> None:

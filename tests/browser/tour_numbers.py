@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 OUTPUTS = 8  # of the tokens after a row, those that cards list
+EQUAL = 1e-6  # relative: what float32 rounds away
 CHOSEN_ROW = 1
 HALFWAY = ("scores", "scale", "softmax", "weighted-sum", "heads")  # begin where the greatest weight is near a half
 Numbers = dict[str, float]
@@ -20,6 +21,10 @@ def tensor(values: Any) -> Tensor:
 
 def bars(values: Tensor) -> Numbers:
     return {f"bar.{i}": value for i, value in enumerate(values.tolist())}
+
+
+def table(name: str, values: Tensor) -> Numbers:
+    return {f"{name}.{i}.{j}": x for i, line in enumerate(values.tolist()) for j, x in enumerate(line)}
 
 
 class Expected:
@@ -51,7 +56,7 @@ class Expected:
         if card not in HALFWAY:
             return CHOSEN_ROW
         weights = self.values("self_attn.softmax")
-        away = (weights.max(1).values - 0.5).abs().where((weights > 0).sum(1) >= 3, 1)
+        away = (weights.max(1).values - 0.5).abs().where(self.values("self_attn.scores").isfinite().sum(1) >= 3, 1)
         return int(away.argmin())
 
     def card(self, name: str, knob: str = "", row: int | None = None) -> Numbers:
@@ -71,7 +76,8 @@ class Expected:
 
     def _card_recurrence(self, knob: str, row: int) -> Numbers:
         n = len(self.encoder["embeddings"].rows) * int(knob or 1)
-        return {"recurrent": n - 1, "path": 1, "pairs": n * n, "tokens": n}
+        length = len(self.encoder["embeddings"].rows)
+        return {"length": length, "recurrent": n - 1, "path": 1, "pairs": n * n, "tokens": n}
 
     def _crossing(self, row: int) -> Numbers:
         weights = self.values("cross_attn.softmax", self.crossing)
@@ -96,6 +102,7 @@ class Expected:
         width = front.tokens.weight.size(1)
         return {
             "d_model": width,
+            "tokens": len(ids),
             "scale": width**0.5,
             "value": front.tokens.weight[ids[row], 0].item() * width**0.5,
         }
@@ -104,8 +111,6 @@ class Expected:
         e, p = self.values("embeddings"), self.values("position-codes")
         other = 0
         bare = (e[row] @ e[other]).item()
-        if knob == "off":
-            return {"here": bare, "swapped": bare, "bare": bare}
         here, swapped = ((e[row] + p[i]) @ (e[other] + p[j]) for i, j in ((row, other), (other, row)))
         return {"here": here.item(), "swapped": swapped.item(), "bare": bare}
 
@@ -114,8 +119,8 @@ class Expected:
         products = k @ q[row]
         weights = (products / 2**0.5).softmax(0)
         result = weights @ v
-        table = torch.cat([k, v, products[:, None], weights[:, None]], 1)
-        cells = {f"cell.{i}.{j}": x for i, line in enumerate(table.tolist()) for j, x in enumerate(line)}
+        cells = table("given", torch.cat([q[row, None], k]))
+        cells |= table("cell", torch.cat([products[:, None], weights[:, None], v], 1))
         best = products.argmax()
         return cells | {
             "q0": q[row, 0].item(),
@@ -148,7 +153,8 @@ class Expected:
         weights, values = self._scores(scaled=True)[row].softmax(0), self.values("self_attn.values")
         result, mean = weights @ values, values.mean(0)
         return {
-            "result": (mean if knob == "even" else result)[0].item(),
+            "result": result[0].item(),
+            "mean": mean[0].item(),
             "distance": (values - result).norm(dim=1).min().item(),
             "even": (mean - result).norm().item(),
         }
@@ -160,7 +166,7 @@ class Expected:
             "heads": heads,
             "distinct": weights.argmax(1).unique().numel(),
             "chance": n * (1 - (1 - 1 / n) ** heads),
-        }
+        } | table("cell", weights.max(1).values[:, None])
 
     def _card_concat(self, knob: str, row: int) -> Numbers:
         attention = self.network.encoder.layers[0].self_attn
@@ -175,8 +181,8 @@ class Expected:
 
     def _card_residual(self, knob: str, row: int) -> Numbers:
         x, output = self.values("embedded")[row], self.values("self_attn.heads")[row]
-        result = output if knob == "off" else x + output
-        near = {"x": cosine_similarity(result, x, dim=0), "output": cosine_similarity(result, output, dim=0)}
+        near = {"x": cosine_similarity(x + output, x, dim=0), "output": cosine_similarity(x + output, output, dim=0)}
+        near["bare"] = cosine_similarity(output, x, dim=0)
         return {name: value.item() for name, value in near.items()} | {"chance": x.numel() ** -0.5}
 
     def _card_norm(self, knob: str, row: int) -> Numbers:
@@ -200,7 +206,7 @@ class Expected:
         mask = torch.ones_like(scores, dtype=torch.bool).tril()
         opened = scores.softmax(1)
         weights = opened if knob == "off" else scores.masked_fill(~mask, -math.inf).softmax(1)
-        numbers = {"visible": row + 1, "hidden": int((~mask).sum()), "pairs": scores.numel()}
+        numbers = {"visible": row + 1, "read": len(q), "hidden": int((~mask).sum()), "pairs": scores.numel()}
         numbers |= {"later": opened[row, row + 1 :].sum().item()}
         return numbers | {"chance": 1 / (len(q) if knob == "off" else row + 1)} | bars(weights[row])
 
@@ -215,17 +221,20 @@ class Expected:
         return {"logit": logits.max().item(), "probability": best, "size": logits.numel(), "chance": 1 / logits.numel()}
 
     def _card_logits(self, knob: str, row: int) -> Numbers:
-        shown = self.values("probabilities", self.decoder)[row].sort(descending=True).values[:OUTPUTS]
-        listed = {"listed": OUTPUTS, "rest": 1 - shown.sum().item()}
-        return self._predicted(row) | listed | bars(shown)
+        return self._predicted(row) | self._likeliest(row, 1)
+
+    def _likeliest(self, row: int, temperature: float) -> Numbers:
+        shown = (self._logits()[row] / temperature).softmax(0).sort(descending=True).values[:OUTPUTS]
+        return {"listed": OUTPUTS, "rest": 1 - shown.sum().item()} | bars(shown)
 
     def _card_greedy(self, knob: str, row: int) -> Numbers:
         probabilities = self._logits().softmax(1)[:-1]
         read = self.decoder["probabilities"].rows
         favourites = self.model.tokenizer.pieces(probabilities.argmax(1).tolist())
         agree = sum(one == other for one, other in zip(favourites, read[1:], strict=True))
-        numbers = {"steps": len(probabilities), "agree": agree, "least": probabilities.max(1).values.min().item()}
-        return numbers | {f"cell.{i}.0": x for i, x in enumerate(probabilities.max(1).values.tolist())}
+        most = probabilities.max(1).values
+        numbers = {"steps": len(probabilities), "agree": agree, "least": most.min().item()}
+        return numbers | table("given", most[:, None]) | table("cell", most[:, None])
 
     def _translated(self, beam: int) -> Any:
         return self.model.translate([self.text], beam_size=beam, n_best=1)[0]
@@ -234,20 +243,15 @@ class Expected:
         size = int(knob or 4)
         greedy, found = map(self._translated, (1, size))
         shown = [greedy, found][: 1 + (greedy.text != found.text)]
-        numbers = {"one": greedy.log_prob, "several": found.log_prob, "size": size}
+        numbers = {"one": greedy.log_prob, "several": found.log_prob, "size": 4, "beam": size}
         return numbers | bars(tensor([one.log_prob for one in shown]).exp())
 
     def _card_temperature(self, knob: str, row: int) -> Numbers:
-        logits = self.values("logits", self.decoder)[row]
-        best = {name: (logits / heat).softmax(0).max().item() for name, heat in self._heats().items()}
-        shares = (logits / float(knob or 1)).softmax(0).sort(descending=True).values
-        numbers = {"low": 0.5, "one": 1, "high": 2, "shown": logits.numel(), "chance": 1 / logits.numel()}
-        whole = {name: value for name, value in self._predicted(row).items() if name in ("probability", "size")}
-        return numbers | whole | best | bars(shares[:OUTPUTS])
-
-    @staticmethod
-    def _heats() -> dict[str, float]:
-        return {"cold": 0.5, "plain": 1, "warm": 2}
+        logits, size = self._logits()[row], self._logits().size(1)
+        heats = {"cold": 0.5, "plain": 1, "warm": 2}
+        best = {name: (logits / heat).softmax(0).max().item() for name, heat in heats.items()}
+        numbers = {"low": 0.5, "one": 1, "high": 2, "temperature": float(knob or 1), "size": size, "chance": 1 / size}
+        return numbers | best | self._likeliest(row, float(knob or 1))
 
     def _card_loss(self, knob: str, row: int) -> Numbers:
         numbers = self._predicted(row)
@@ -263,8 +267,8 @@ class Expected:
 
     def _card_warm_up(self, knob: str, row: int) -> Numbers:
         warmup, width = int(knob or 4000), self.values("embeddings").size(1)
-        rate = [width**-0.5 * min(step**-0.5, step * warmup**-1.5) for step in (warmup, 4 * warmup)]
-        steps = {"warmup": warmup, "later": 4 * warmup, "last": 64000, "d_model": width}
+        rate = [width**-0.5 * min(step**-0.5, step * warmup**-1.5) for step in (warmup, 64000)]
+        steps = {"paper": 4000, "later": 16000, "share": 0.5, "warmup": warmup, "last": 64000, "d_model": width}
         return steps | {"peak": rate[0], "rate": rate[1]}
 
     def _card_families(self, knob: str, row: int) -> Numbers:
@@ -275,4 +279,47 @@ class Expected:
         patch = int(knob or 16)
         patches = (224 // patch) ** 2
         sound = {"seconds": 30, "frames": 1500}
-        return {"side": 224, "patch": patch, "patches": patches, "pairs": patches**2} | sound
+        return {"side": 224, "patch": 16, "cut": patch, "patches": patches, "pairs": patches**2} | sound
+
+    def answers(self, name: str, row: int | None = None) -> set[str | float]:
+        """The right answers to the question of a card: a token, a number, or the number of an option."""
+        numbers, at = self.card(name, "", row), self.row(name) if row is None else row
+        named = {
+            "recurrence": "recurrent", "tokens": "tokens", "embeddings": "d_model", "heads": "distinct",
+            "concat": "width", "memory": "tokens", "mask": "visible", "cross": "pairs", "greedy": "agree",
+            "loss": "loss", "warm-up": "share", "families": "triangle", "pictures": "patches",
+        }  # fmt: skip
+        options = {
+            "positions": lambda: abs(numbers["here"] - numbers["swapped"]) < 1e-6,
+            "scale": lambda: numbers["unscaled"] < numbers["scaled"],
+            "residual": lambda: numbers["x"] < numbers["output"],
+            "feed-forward": lambda: numbers["count"] >= numbers["d_ff"] / 2,
+            "beam": lambda: numbers["several"] <= numbers["one"] + 1e-6,
+            "temperature": lambda: numbers["cold"] < numbers["plain"],
+        }
+        if name in named:
+            return {numbers[named[name]]}
+        if name in options:
+            return {int(options[name]())}
+        return {1} if name in ("softmax", "norm") else self._best_tokens(name, at)
+
+    def _best_tokens(self, name: str, row: int) -> set[str | float]:
+        """The tokens with the greatest value, with a number where there are several of that name."""
+        read, logits = self.encoder["embeddings"].rows, self._logits()[row] if name == "logits" else tensor([])
+        if name == "logits":
+            return {piece.removeprefix("\u2581") for piece in self.model.tokenizer.pieces([int(logits.argmax())])}
+        weights, values = self._scores(scaled=True)[row].softmax(0), self.values("self_attn.values")
+        q, k = (self.values(f"self_attn.{name}")[:3, :2] for name in ("queries", "keys"))
+        found = {
+            "alignment": lambda: self.values("cross_attn.softmax", self.crossing)[row],
+            "by-hand": lambda: k @ q[row],
+            "scores": lambda: self._scores(scaled=False)[row],
+            "weighted-sum": lambda: -(values - weights @ values).norm(dim=1),
+        }[name]()
+        bests = (found >= found.max() - EQUAL * found.max().abs()).nonzero()[:, 0].tolist()
+        return {numbered(read, best) for best in bests}
+
+
+def numbered(pieces: list[str], at: int) -> str:
+    names = [piece.removeprefix("\u2581") for piece in pieces]
+    return names[at] if names.count(names[at]) == 1 else f"{names[at]} #{names[: at + 1].count(names[at])}"

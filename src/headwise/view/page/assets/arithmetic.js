@@ -1,8 +1,8 @@
 // @ts-check
 // What the cards of the tour compute from the recorded steps: rows, softmax, scores with one thing changed.
 
-import { columnOf, rowOf, sum } from "./cell.js";
-import { label } from "./pieces.js";
+import { columnOf, mayAttend, rowOf, sum } from "./cell.js";
+import { allNumbered } from "./pieces.js";
 
 /** @typedef {import("./steps.js").Step} Step */
 /** @typedef {import("./steps.js").StepNumbers} StepNumbers */
@@ -25,15 +25,39 @@ export const plus = (a, b) => a.map((value, i) => value + b[i]);
 /** @param {number[]} a @param {number[]} b */
 export const minus = (a, b) => a.map((value, i) => value - b[i]);
 
+const EQUAL = 1e-6; // relative: what float32 rounds away
+
+/** Where the greatest values are: several if they are equal. @param {number[]} values */
+export function allGreatest(values) {
+  const most = Math.max(...values);
+  return upTo(values.length).filter((at) => values[at] >= most - EQUAL * Math.abs(most));
+}
+
+/** How few and how many different places several can choose, of which each has some. @param {number[][]} options */
+export function differentPlaces(options) {
+  return [true, false].map((known) => {
+    const chosen = new Set();
+    for (const places of [...options].sort((one, other) => one.length - other.length)) chosen.add(places.find((at) => chosen.has(at) === known) ?? places[0]);
+    return chosen.size;
+  });
+}
+
 /** Where the greatest value is. @param {number[]} values */
 export const greatestAt = (values) => values.indexOf(Math.max(...values));
 
-/** @param {number[]} values */
+/** Nothing for a row without a key. @param {number[]} values */
 export function softmaxOf(values) {
   const most = Math.max(...values);
+  if (most === Number.NEGATIVE_INFINITY) return values.map(() => 0);
   const raised = values.map((value) => Math.exp(value - most));
   const total = sum(raised);
   return raised.map((value) => value / total);
+}
+
+/** The same weight for each key that a row may attend to. @param {Step} scores @param {number} row */
+export function evenWeights(scores, row) {
+  const keys = mayAttend(scores, row);
+  return scores.columns.map((_, column) => (keys.includes(column) ? 1 / keys.length : 0));
 }
 
 /** @param {number[][]} rows @returns {StepNumbers} */
@@ -54,19 +78,19 @@ export function scoresOf(step, steps, { scale = step.settings.scale, masked = tr
   const [q, k, bias] = step.operands.map((id) => steps[id]);
   const { cap } = step.settings;
   const biases = bias && rowsOf(bias);
-  const recorded = rowsOf(step);
-  return rowsOf(q).map((query, row) =>
-    rowsOf(k).map((key, column) => {
-      if (masked && recorded[row][column] === Number.NEGATIVE_INFINITY) return Number.NEGATIVE_INFINITY;
+  return rowsOf(q).map((query, row) => {
+    const keys = masked ? new Set(mayAttend(step, row)) : null;
+    return rowsOf(k).map((key, column) => {
+      if (keys && !keys.has(column)) return Number.NEGATIVE_INFINITY;
       const score = dot(query, key) * scale;
       return (cap ? cap * Math.tanh(score / cap) : score) + (biases ? biases[row][column] : 0);
-    }),
-  );
+    });
+  });
 }
 
-/** The row of three weights or more whose greatest one is nearest to a half: neither one weight of nearly 1, nor equal ones. @param {Step} weights */
-export function halfwayRow(weights) {
-  const away = rowsOf(weights).map((row) => (row.filter((weight) => weight > 0).length < 3 ? 1 : Math.abs(Math.max(...row) - 0.5)));
+/** The row of three keys or more whose greatest weight is nearest to a half: neither one weight of nearly 1, nor equal ones. @param {Step} weights @param {Step} scores */
+export function halfwayRow(weights, scores) {
+  const away = rowsOf(weights).map((row, at) => (mayAttend(scores, at).length < 3 ? 1 : Math.abs(Math.max(...row) - 0.5)));
   return away.indexOf(Math.min(...away));
 }
 
@@ -77,17 +101,22 @@ export function weightedSums(weights, values) {
 }
 
 /**
- * The place with the greatest value and two others to choose from, in the order of the places.
- * @param {string[]} names
+ * The place with the greatest value and two others to choose from, in the order of the places. Equal values are all right.
+ * @param {string[]} pieces
  * @param {number[]} values
+ * @param {number[]} [among] the places that count; others are there to choose from if these are fewer than two
+ * @param {string[]} [names]
  */
-export function candidates(names, values) {
-  const best = greatestAt(values);
-  const seen = new Set([label(names[best])]);
-  const others = upTo(names.length).sort((one, other) => values[other] - values[one]).filter((at) => Number.isFinite(values[at]) && !seen.has(label(names[at])) && seen.add(label(names[at])));
-  const places = [best, ...others.slice(0, 2)].sort((one, other) => one - other);
-  return { best, choices: places.map((at) => label(names[at])), right: places.indexOf(best) };
+export function candidates(pieces, values, among = upTo(values.length), names = allNumbered(pieces)) {
+  const counted = values.map((value, at) => (among.includes(at) ? value : Number.NEGATIVE_INFINITY));
+  const bests = allGreatest(counted);
+  const order = upTo(values.length).sort((one, other) => counted[other] - counted[one] || one - other);
+  const places = order.slice(0, Math.min(3, Math.max(2, among.length))).sort((one, other) => one - other);
+  return { best: order[0], choices: places.map((at) => names[at]), right: rightAmong(places, bests) };
 }
+
+/** @param {number[]} places to choose from @param {number[]} bests */
+const rightAmong = (places, bests) => upTo(places.length).filter((at) => bests.includes(places[at]));
 
 /**
  * A number and others to choose from, smallest first; what would be written alike is left out.
@@ -99,5 +128,5 @@ export function numbersToChoose(right, ...others) {
   for (const one of others) if (choices.every((known) => Math.abs(known - one) > 0.01 * Math.max(1, Math.abs(known)))) choices.push(one);
   if (choices.length < 2) choices.push(right + 1);
   choices.sort((one, other) => one - other);
-  return { choices, right: choices.indexOf(right) };
+  return { choices, right: [choices.indexOf(right)] };
 }

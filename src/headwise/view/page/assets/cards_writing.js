@@ -3,30 +3,46 @@
 
 import { candidates, greatestAt, matrixOf, numbersToChoose, rowsOf, scoresOf, softmaxOf, upTo } from "./arithmetic.js";
 import { barsOf, bothStacks, redrawn } from "./cards_attention.js";
-import { rowOf, sum } from "./cell.js";
-import { label } from "./pieces.js";
+import { mayAttend, rowOf, sum } from "./cell.js";
+import { allNumbered, beginning, label, numbered } from "./pieces.js";
 
 /** @typedef {import("./cards_attention.js").CardMaker} CardMaker */
 
 const PICTURE = 224; // pixels of a side: arXiv:2010.11929
 const [SECONDS, FRAMES_PER_SECOND, FRAMES_JOINED] = [30, 100, 2]; // of Whisper: arXiv:2212.04356
 const BETTER = 1e-6; // nats
-const CURVE = 60; // points
+const CURVE = 60; // points behind the peak
+const PAPER = 4000; // steps of warm-up
 
 /** @param {any} figure */
 const writes = (figure) => figure.decoder?.output === "probabilities";
 /** Equation 3. @param {number} step @param {number} warmup @param {number} width */
 const learningRate = (step, warmup, width) => width ** -0.5 * Math.min(step ** -0.5, step * warmup ** -1.5);
 
-/** What the decoder predicts at a row. @param {import("./tour.js").Lesson} lesson */
+/** Names of tokens that stand without their neighbours, each a different one. @param {string[]} pieces */
+function namesApart(pieces) {
+  const labels = pieces.map(label);
+  const apart = pieces.map((piece, at) => (labels.indexOf(labels[at]) === labels.lastIndexOf(labels[at]) ? labels[at] : beginning(piece) + labels[at]));
+  return allNumbered(apart, (name) => name);
+}
+
+/** What the decoder predicts at a row: the most probable tokens. @param {import("./tour.js").Lesson} lesson */
 async function predicted(lesson) {
   const { logits, probabilities } = await lesson.decoder();
   const row = lesson.rowOf(probabilities);
-  const values = rowOf(probabilities, row);
-  const best = greatestAt(values);
-  const numbers = { token: label(probabilities.rows[row]), best: label(probabilities.columns[best]), logit: rowOf(logits, row)[best], probability: values[best], size: probabilities.settings.size, chance: 1 / probabilities.settings.size };
-  return { logits, probabilities, row, values, best, numbers };
+  const { size, temperatures } = probabilities.settings;
+  const { candidates: likeliest, totals } = /** @type {any[]} */ (probabilities.predictions)[row];
+  const names = namesApart(likeliest.map((/** @type {[string, number]} */ [piece]) => piece));
+  const shares = (/** @type {number} */ heat) => likeliest.map((/** @type {[string, number]} */ [, log]) => Math.exp(log / heat - (totals[temperatures.indexOf(heat)] ?? 0)));
+  const logit = likeliest[0][1] + (probabilities.bias?.values[row] ?? Number.NaN); // without the logarithm of softmax
+  const numbers = { token: numbered(probabilities.rows, row), best: names[0], logit, probability: shares(1)[0], size, chance: 1 / size };
+  return { logits, rows: probabilities.rows, row, names, shares, temperatures, numbers };
 }
+
+/** @param {string[]} names @param {number[]} values @returns {[string, number][]} */
+const barsNamed = (names, values) => names.map((name, at) => [name, values[at]]);
+/** What is left of a whole. @param {number[]} shares */
+const restOf = (shares) => Math.max(0, 1 - sum(shares));
 
 /** @type {Record<string, CardMaker>} */
 export const WRITING_CARDS = {
@@ -43,106 +59,109 @@ export const WRITING_CARDS = {
     async show(lesson) {
       const steps = await lesson.decoder();
       const scores = steps["self_attn.scores"];
-      const row = lesson.rowOf(scores);
-      const [knobs, knob] = [["", "off"], lesson.knobOf(["", "off"], "")];
+      const row = lesson.attendingRow(scores);
+      const setting = lesson.setting(["", "off"], "");
       const open = scoresOf(scores, steps, { masked: false });
-      const chosen = knob === "off" ? open : rowsOf(scores);
+      const chosen = setting.knob === "off" ? open : rowsOf(scores);
       const weights = chosen.map(softmaxOf);
-      const hidden = scores.numbers.values.filter((score) => score === Number.NEGATIVE_INFINITY).length;
-      const recorded = rowOf(scores, row);
-      const later = sum(softmaxOf(open[row]).filter((_, column) => recorded[column] === Number.NEGATIVE_INFINITY));
-      const n = recorded.filter(Number.isFinite).length;
-      const numbers = { token: label(scores.rows[row]), visible: n, hidden, pairs: scores.numbers.values.length, later };
+      const pairs = scores.numbers.values.length;
+      const hidden = pairs - sum(upTo(scores.rows.length).map((at) => mayAttend(scores, at).length));
+      const [keys, all] = [mayAttend(scores, row), scores.columns.length];
+      const later = sum(softmaxOf(open[row]).filter((_, column) => !keys.includes(column)));
+      const n = keys.length;
+      const numbers = { token: numbered(scores.rows, row), visible: n, read: all, hidden, pairs, later };
       const drawings = [redrawn("Q Kᵀ / √dₖ", chosen, scores), redrawn("softmax", weights, scores, true)];
-      return { ...numbersToChoose(n, recorded.length, recorded.length - n), numbers, drawings, bars: barsOf(scores, weights[row]), chance: 1 / (knob === "off" ? recorded.length : n), rows: scores.rows, row, knobs, knob };
+      return { ...numbersToChoose(n, all, all - n), numbers, drawings, bars: barsOf(scores, weights[row]), chance: 1 / (setting.knob === "off" ? all : n), rows: scores.rows, row, ...setting };
     },
   },
   cross: {
     fits: bothStacks,
     async show(lesson) {
       const steps = await lesson.cross();
-      const weights = steps["cross_attn.softmax"];
-      const [q, k] = steps["cross_attn.scores"].operands.map((id) => steps[id]);
-      const row = lesson.rowOf(weights);
-      const values = rowOf(weights, row);
+      const { "cross_attn.softmax": weights, "cross_attn.scores": scores } = steps;
+      const [q, k] = scores.operands.map((id) => steps[id]);
+      const row = lesson.attendingRow(scores);
+      const [values, chance] = [rowOf(weights, row), 1 / mayAttend(scores, row).length];
       const best = greatestAt(values);
       const { rows, columns } = weights.numbers;
-      const numbers = { read: rows, tokens: columns, pairs: rows * columns, token: label(weights.rows[row]), best: label(weights.columns[best]), weight: values[best], chance: 1 / columns };
+      const numbers = { read: rows, tokens: columns, pairs: rows * columns, token: numbered(weights.rows, row), best: numbered(weights.columns, best), weight: values[best], chance };
       const drawings = [{ title: "Q", numbers: q.numbers, rows: q.rows }, { title: "K", numbers: k.numbers, rows: k.rows }, { title: "softmax", numbers: weights.numbers, rows: weights.rows, columns: weights.columns, share: true }];
-      return { ...numbersToChoose(rows * columns, rows * rows, columns * columns, rows + columns), numbers, drawings, bars: barsOf(weights, values), chance: 1 / columns, rows: weights.rows, row };
+      return { ...numbersToChoose(rows * columns, rows * rows, columns * columns, rows + columns), numbers, drawings, bars: barsOf(weights, values), chance, rows: weights.rows, row };
     },
   },
   logits: {
     fits: writes,
     async show(lesson) {
-      const { logits, probabilities, row, values, numbers } = await predicted(lesson);
-      const found = candidates(probabilities.columns, values);
-      const places = found.choices.map((name, at) => ({ name, right: at === found.right })).sort((one, other) => (one.name < other.name ? -1 : 1));
-      const right = places.findIndex((one) => one.right);
-      const shown = values.map((value, at) => ({ value, at })).sort((one, other) => other.value - one.value).slice(0, 8);
+      const { logits, rows, row, names, shares, numbers } = await predicted(lesson);
+      const values = shares(1);
+      const order = upTo(Math.min(3, names.length)).sort((one, other) => (names[one] < names[other] ? -1 : 1)); // not the most probable one first
+      const asked = order.map((at) => names[at]);
+      const { choices, right } = candidates(asked, order.map((at) => values[at]), upTo(order.length), asked);
       const drawings = [{ title: "logits", numbers: logits.numbers, rows: logits.rows, columns: logits.columns }];
-      const rest = Math.max(0, 1 - sum(shown.map(({ value }) => value)));
-      return { choices: places.map(({ name }) => name), right, numbers: { ...numbers, listed: shown.length, rest }, drawings, bars: shown.map(({ value, at }) => [label(probabilities.columns[at]), value]), chance: numbers.chance, rows: probabilities.rows, row };
+      return { choices, right, numbers: { ...numbers, listed: values.length, rest: restOf(values) }, drawings, bars: barsNamed(names, values), chance: numbers.chance, rows, row };
     },
   },
   greedy: {
     fits: writes,
     async show(lesson) {
       const { probabilities } = await lesson.decoder();
-      const all = rowsOf(probabilities).slice(0, -1);
-      const bests = all.map(greatestAt);
-      const agree = bests.filter((best, at) => probabilities.columns[best] === probabilities.rows[at + 1]).length;
-      const least = Math.min(1, ...all.map((row, at) => row[bests[at]]));
-      const table = { head: ["", "max"], rows: all.map((row, at) => /** @type {[string, ...number[]]} */ ([`${label(probabilities.rows[at])} → ${label(probabilities.columns[bests[at]])}`, row[bests[at]]])) };
-      return { ...numbersToChoose(agree, all.length, 0, Math.floor(all.length / 2)), numbers: { steps: all.length, agree, least }, table };
+      const names = allNumbered(probabilities.rows);
+      const bests = /** @type {any[]} */ (probabilities.predictions).slice(0, -1).map(({ candidates: [[piece, log]] }) => ({ piece, most: Math.exp(log) }));
+      const agree = bests.filter(({ piece }, at) => piece === probabilities.rows[at + 1]).length;
+      const least = Math.min(1, ...bests.map(({ most }) => most));
+      const lines = (/** @type {(at: number) => string} */ follower) => bests.map(({ most }, at) => /** @type {[string, ...number[]]} */ ([`${names[at]} → ${follower(at)}`, most]));
+      const given = { table: { head: ["max"], rows: lines((at) => names[at + 1]) } };
+      const table = { head: ["max"], rows: lines((at) => label(bests[at].piece)) };
+      return { ...numbersToChoose(agree, bests.length, 0, Math.floor(bests.length / 2)), numbers: { steps: bests.length, agree, least }, given, table };
     },
   },
   beam: {
     fits: (figure, host) => bothStacks(figure) && Boolean(host.search),
     async show(lesson) {
-      const knobs = [1, 2, 4, 8];
-      const knob = Number(lesson.knobOf(knobs, 4));
+      const setting = lesson.setting([1, 2, 4, 8], 4);
+      const [size, beam] = [Number(setting.usual), Number(setting.knob)];
       const greedy = await lesson.search(1);
-      const found = await lesson.search(knob);
-      const numbers = { size: knob, greedy: greedy.text, one: greedy.logProb, found: found.text, several: found.logProb };
-      return { right: found.logProb > greedy.logProb + BETTER ? 0 : 1, numbers, bars: [[greedy.text, Math.exp(greedy.logProb)], ...(found.text === greedy.text ? [] : [/** @type {[string, number]} */ ([found.text, Math.exp(found.logProb)])])], knobs, knob };
+      const asked = await lesson.search(size);
+      const found = await lesson.search(beam);
+      const numbers = { size, beam, greedy: greedy.text, one: greedy.logProb, found: found.text, several: found.logProb };
+      return { right: [asked.logProb > greedy.logProb + BETTER ? 0 : 1], numbers, bars: [[greedy.text, Math.exp(greedy.logProb)], ...(found.text === greedy.text ? [] : [/** @type {[string, number]} */ ([found.text, Math.exp(found.logProb)])])], ...setting };
     },
   },
   temperature: {
     fits: writes,
     async show(lesson) {
-      const { logits, row, numbers: about } = await predicted(lesson);
-      const values = rowOf(logits, row);
-      const best = greatestAt(values);
-      const [low, one, high] = [0.5, 1, 2];
-      const [knobs, knob] = [[low, one, high], Number(lesson.knobOf([low, one, high], one))];
-      const at = (/** @type {number} */ heat) => softmaxOf(values.map((value) => value / heat));
-      const [cold, plain, warm] = [low, one, high].map((heat) => at(heat)[best]);
-      const now = at(knob);
-      const numbers = { token: about.token, best: label(logits.columns[best]), low, one, high, cold, plain, warm, probability: about.probability, size: about.size, shown: values.length, chance: 1 / values.length };
-      const order = upTo(values.length).sort((a, b) => values[b] - values[a]).slice(0, 8);
-      return { right: Math.abs(cold - plain) < BETTER ? 2 : cold > plain ? 0 : 1, numbers, bars: order.map((i) => [label(logits.columns[i]), now[i]]), chance: 1 / values.length, rows: logits.rows, row, knobs, knob };
+      const { rows, row, names, shares, temperatures, numbers: about } = await predicted(lesson);
+      const [low, one, high] = [temperatures[0], 1, temperatures[1]];
+      const setting = lesson.setting([low, one, high], one);
+      const [cold, plain, warm] = [low, one, high].map((heat) => shares(heat)[0]);
+      const now = shares(Number(setting.knob));
+      const numbers = { token: about.token, best: about.best, low, one, high, cold, plain, warm, size: about.size, temperature: Number(setting.knob), listed: now.length, rest: restOf(now), chance: about.chance };
+      return { right: [Math.abs(cold - plain) < BETTER ? 2 : cold > plain ? 0 : 1], numbers, bars: barsNamed(names, now), chance: about.chance, rows, row, ...setting };
     },
   },
   loss: {
     fits: writes,
     async show(lesson) {
-      const { probabilities, row, numbers: about } = await predicted(lesson);
+      const { rows, row, numbers: about } = await predicted(lesson);
       const [loss, guess] = [-Math.log(about.probability), Math.log(about.size)];
       const numbers = { ...about, loss, guess };
-      return { ...numbersToChoose(loss, guess, 1 - about.probability, 1), numbers, bars: [["−log p", loss]], chance: guess, rows: probabilities.rows, row };
+      return { ...numbersToChoose(loss, guess, 1 - about.probability, 1), numbers, bars: [["−log p", loss]], chance: guess, rows, row };
     },
   },
   "warm-up": {
     async show(lesson) {
       const { embeddings } = await lesson.own();
       const width = embeddings.numbers.columns;
-      const [knobs, knob] = [[1000, 4000, 16000], Number(lesson.knobOf([1000, 4000, 16000], 4000))];
-      const later = 4 * knob;
-      const [peak, rate] = [learningRate(knob, knob, width), learningRate(later, knob, width)];
-      const last = 4 * Math.max(...knobs);
-      const curve = upTo(CURVE).map((at) => learningRate((last * (at + 1)) / CURVE, knob, width));
-      return { ...numbersToChoose(rate / peak, 0.25, 1), numbers: { warmup: knob, later, peak, rate, last, d_model: width }, curve, knobs, knob };
+      const knobs = [1000, PAPER, 16000];
+      const setting = lesson.setting(knobs, PAPER);
+      const warmup = Number(setting.knob);
+      const [later, last] = [4 * PAPER, 4 * Math.max(...knobs)];
+      const share = learningRate(later, PAPER, width) / learningRate(PAPER, PAPER, width);
+      const rate = (/** @type {number} */ step) => learningRate(step, warmup, width);
+      const behind = upTo(CURVE + 1).map((at) => warmup + (last - warmup) * (at / CURVE) ** 2); // closer where it falls faster
+      const points = behind.map((step) => /** @type {[number, number]} */ ([step, rate(step)]));
+      const curve = { points: [/** @type {[number, number]} */ ([0, 0]), ...points], marks: [points[0], points[CURVE]] };
+      return { ...numbersToChoose(share, 0.25, 1), numbers: { paper: PAPER, later, share, warmup, peak: rate(warmup), last, rate: rate(last), d_model: width }, curve, ...setting };
     },
   },
   families: {
@@ -158,10 +177,11 @@ export const WRITING_CARDS = {
   },
   pictures: {
     async show(lesson) {
-      const [knobs, patch] = [[8, 16, 32], Number(lesson.knobOf([8, 16, 32], 16))];
-      const patches = (PICTURE / patch) ** 2;
-      const numbers = { side: PICTURE, patch, patches, pairs: patches ** 2, seconds: SECONDS, frames: (SECONDS * FRAMES_PER_SECOND) / FRAMES_JOINED };
-      return { ...numbersToChoose(patches, PICTURE / patch, PICTURE ** 2), numbers, knobs, knob: patch };
+      const setting = lesson.setting([8, 16, 32], 16);
+      const [patch, cut] = [Number(setting.usual), Number(setting.knob)];
+      const patches = (PICTURE / cut) ** 2;
+      const numbers = { side: PICTURE, patch, cut, patches, pairs: patches ** 2, seconds: SECONDS, frames: (SECONDS * FRAMES_PER_SECOND) / FRAMES_JOINED };
+      return { ...numbersToChoose((PICTURE / patch) ** 2, PICTURE / patch, PICTURE ** 2), numbers, ...setting };
     },
   },
 };

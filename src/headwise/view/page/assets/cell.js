@@ -39,6 +39,8 @@ export const valueAt = ({ numbers }, { row, column }) => numbers.values[row * nu
 export const rowOf = ({ numbers }, row) => [...numbers.values.subarray(row * numbers.columns, (row + 1) * numbers.columns)];
 /** @param {import("./steps.js").StepNumbers} numbers @param {number} column */
 export const columnOf = ({ rows, columns, values }, column) => Array.from({ length: rows }, (_, row) => values[row * columns + column]);
+/** The keys that a row of scores may attend to. A score of −∞ is masked; a weight can be zero without a mask. @param {Step} scores @param {number} row */
+export const mayAttend = (scores, row) => rowOf(scores, row).flatMap((score, column) => (score === Number.NEGATIVE_INFINITY ? [] : [column]));
 export const sum = (/** @type {number[]} */ values) => values.reduce((total, value) => total + value, 0);
 /** @param {string[]} lines @param {string[]} head @param {(string | number)[][]} terms @param {number} marked @returns {Account} */
 const account = (lines, head = [], terms = [], marked = -1) => ({ lines, head, terms, marked });
@@ -120,15 +122,16 @@ const EXPLAIN = {
     if (scale !== 1) lines.push(root ? `/ √${a.length} = ${written(total)}` : `× ${written(scale)} = ${written(total)}`);
     if (cap) lines.push(`${cap} tanh(${inside(total)} / ${cap}) = ${written((total = cap * Math.tanh(total / cap)))}`);
     if (bias) lines.push(`+ bias ${inside(valueAt(bias, { row, column }))} = ${written(total + valueAt(bias, { row, column }))}`);
-    if (valueAt(step, { row, column }) === Number.NEGATIVE_INFINITY) lines.push(`But ${MASKS[/** @type {"causal"} */ (mask)]} hides “${nameOf(k.rows, column)}” from “${nameOf(q.rows, row)}”: the score becomes −∞.`);
+    if (!mayAttend(step, row).includes(column)) lines.push(`But ${MASKS[/** @type {"causal"} */ (mask)]} hides “${nameOf(k.rows, column)}” from “${nameOf(q.rows, row)}”: the score becomes −∞.`);
     return account(lines, head, terms);
   },
   softmax: (step, { row, column }, [scores]) => {
-    const values = rowOf(scores, row);
+    const [values, keys] = [rowOf(scores, row), mayAttend(scores, row)];
+    if (!keys.length) return account(["All keys of this row are masked: it has no weights."]);
     const most = Math.max(...values);
     const raised = values.map((value) => Math.exp(value - most));
     const total = sum(raised);
-    const line = values[column] === Number.NEGATIVE_INFINITY ? "A masked score has the weight 0: exp(−∞) = 0." : `exp(${inside(values[column])} − ${inside(most)}) / ${written(total)} = ${written(raised[column] / total)}`;
+    const line = !keys.includes(column) ? "A masked score has the weight 0: exp(−∞) = 0." : `exp(${inside(values[column])} − ${inside(most)}) / ${written(total)} = ${written(raised[column] / total)}`;
     const terms = values.map((value, i) => [nameOf(scores.columns, i), value, raised[i], raised[i] / total]);
     return account([line, `The largest score of the row, ${written(most)}, is subtracted first; this changes no weight.`], ["key", "score", "exp(score − largest)", "weight"], terms, column);
   },

@@ -74,12 +74,12 @@ export function choice(label, options, chosen, choose) {
 }
 
 /**
- * Remember which button has the focus, for when it has been made anew.
+ * Remember which button or menu has the focus, for when it has been made anew.
  * @param {HTMLElement} node
  * @returns {(node: HTMLElement) => void}
  */
 export function focusOf(node) {
-  const buttons = (/** @type {HTMLElement} */ within) => [...within.querySelectorAll("button")];
+  const buttons = (/** @type {HTMLElement} */ within) => [...within.querySelectorAll("button, select")];
   const place = buttons(node).indexOf(/** @type {any} */ (document.activeElement));
   return (made) => (place >= 0 ? buttons(made)[place]?.focus() : undefined);
 }

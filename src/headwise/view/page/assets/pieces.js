@@ -15,14 +15,23 @@ export function label(piece) {
 }
 
 /**
- * A piece of several, with its number if it occurs more than once: "2 #1", "2 #2".
+ * Names of pieces; those that occur more than once have numbers: "2 #1", "2 #2".
  * @param {string[]} pieces
- * @param {number} at
+ * @param {(piece: string) => string} [name]
  */
+export function allNumbered(pieces, name = label) {
+  const names = pieces.map(name);
+  const [counts, seen] = [new Map(), new Map()];
+  for (const one of names) counts.set(one, (counts.get(one) ?? 0) + 1);
+  return names.map((one) => {
+    seen.set(one, (seen.get(one) ?? 0) + 1);
+    return counts.get(one) > 1 ? `${one} #${seen.get(one)}` : one;
+  });
+}
+
+/** A piece of several. @param {string[]} pieces @param {number} at */
 export function numbered(pieces, at) {
-  const name = label(pieces[at]);
-  const equal = (/** @type {string[]} */ among) => among.filter((piece) => label(piece) === name).length;
-  return equal(pieces) > 1 ? `${name} #${equal(pieces.slice(0, at + 1))}` : name;
+  return allNumbered(pieces)[at];
 }
 
 /**

@@ -1,9 +1,12 @@
 // @ts-check
-// View: a guided tour, card by card. A card asks for a prediction; then it shows the step with its operands, computed
-// from the recorded numbers of this text, and one setting to change. Texts are in tour.*.json, numbers never.
+// View: a guided tour, card by card. A card asks for a prediction, from the operands; then it shows the step, computed
+// from the recorded numbers of this text, and one setting to change. The question is about the model as it is: it depends
+// on the token, but not on the setting. Texts are in tour.*.json, numbers never.
 
+import { greatestAt } from "./arithmetic.js";
 import { ATTENTION_CARDS } from "./cards_attention.js";
 import { WRITING_CARDS } from "./cards_writing.js";
+import { mayAttend } from "./cell.js";
 import { SIGNED, WEIGHTS } from "./colours.js";
 import { choice, element, focusOf } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
@@ -14,7 +17,7 @@ import { Writer, barList, curveOf, tableOf } from "./tour_parts.js";
 
 /** @typedef {{card: string, knob: string, language: string, cell: [number, number] | null}} TourState */
 /** @typedef {import("./walk.js").WalkHost & {text: () => string, aligns?: {layer: number | null, head: number | null}, search?: (beam: number) => Promise<{text: string, logProb: number, error?: string}>}} TourHost */
-/** @typedef {import("./cards_attention.js").Card} Card */
+/** @typedef {import("./tour_parts.js").Card} Card */
 /** @typedef {Record<string, import("./steps.js").Step>} Steps */
 
 const CARDS = { ...ATTENTION_CARDS, ...WRITING_CARDS };
@@ -34,9 +37,15 @@ export class Lesson {
     return Math.min(this.row ?? usual, step.rows.length - 1);
   }
 
+  /** A row of scores that attends to something. @param {import("./steps.js").Step} scores @param {number} [usual] */
+  attendingRow(scores, usual) {
+    const row = this.rowOf(scores, usual);
+    return mayAttend(scores, row).length ? row : greatestAt(scores.rows.map((_, at) => mayAttend(scores, at).length));
+  }
+
   /** The setting chosen among some. @param {(string | number)[]} knobs @param {string | number} usual */
-  knobOf(knobs, usual) {
-    return knobs.find((knob) => String(knob) === this.state.knob) ?? usual;
+  setting(knobs, usual) {
+    return { knobs, usual, knob: knobs.find((knob) => String(knob) === this.state.knob) ?? usual };
   }
 
   /** @template T @param {string} key @param {() => Promise<T>} ask @returns {Promise<T>} */
@@ -100,7 +109,7 @@ export class TourView {
     this.body = element("div", { class: "card" });
     this.spoken = element("p", { class: "spoken", "aria-live": "polite" });
     this.node = element("div", { class: "tour" }, element("div", { class: "tour-bar" }, this.back, this.contents, this.on), this.body, this.spoken);
-    /** @type {Map<string, number>} predictions by card */
+    /** @type {Map<string, number>} predictions by card and row */
     this.answers = new Map();
     /** @type {Map<string, Promise<any>>} */
     this.known = new Map();
@@ -123,9 +132,9 @@ export class TourView {
     this.host.set({ card, knob: "", cell: null });
   }
 
-  /** @param {number} answer */
-  predict(answer) {
-    this.answers.set(this.card, answer);
+  /** @param {string} question @param {number} answer */
+  predict(question, answer) {
+    this.answers.set(question, answer);
     this.host.set({});
   }
 
@@ -134,7 +143,7 @@ export class TourView {
     this.theme = theme;
     this.card = this.names.includes(state.card) ? state.card : this.names[0];
     const language = state.language in this.texts ? state.language : Object.keys(this.texts)[0];
-    const wanted = JSON.stringify([this.card, language, state.knob, state.cell, this.answers.get(this.card)]);
+    const wanted = JSON.stringify([this.card, language, state.knob, state.cell, ...this.answers]);
     if (wanted === this.drawn) return this.redraw.forEach((draw) => draw());
     this.drawn = wanted;
     this.show(wanted, language, new Lesson(this.host, state, this.known));
@@ -172,41 +181,53 @@ export class TourView {
   /** The prediction and, once it was made, the step. @param {Card} card @returns {Node[]} */
   parts(card) {
     const write = /** @type {Writer} */ (this.write);
-    const answer = this.answers.get(this.card);
+    const question = JSON.stringify([this.card, card.row]);
+    const answer = this.answers.get(question);
     const choices = card.choices?.map((one) => (typeof one === "number" ? write.written(one) : one)) ?? write.card.options;
-    const mark = (/** @type {number} */ at) => (answer === undefined ? null : at === card.right ? "right" : at === answer ? "wrong" : null);
-    const buttons = choices.map((/** @type {string} */ text, /** @type {number} */ at) => element("button", { type: "button", class: mark(at), "aria-pressed": String(at === answer), onclick: () => this.predict(at) }, text));
-    const asked = [element("h2", {}, write.card.title), element("p", { class: "question" }, ...write.text(write.card.question, card.numbers)), element("div", { class: "tour-choices", role: "group", "aria-label": write.common.predict }, ...buttons)];
-    if (!inAddress(this.host.text())) asked.unshift(element("p", { class: "note" }, write.common.unlinked));
+    const mark = (/** @type {number} */ at) => (answer === undefined ? null : card.right.includes(at) ? "right" : at === answer ? "wrong" : null);
+    const buttons = choices.map((/** @type {string} */ text, /** @type {number} */ at) => element("button", { type: "button", class: mark(at), "aria-pressed": String(at === answer), onclick: () => this.predict(question, at) }, text));
+    const asked = [
+      ...(inAddress(this.host.text()) ? [] : [element("p", { class: "note" }, write.common.unlinked)]),
+      element("h2", {}, write.card.title),
+      element("p", { class: "question" }, ...write.text(write.card.question, card.numbers)),
+      ...this.tokens(card, write),
+      ...this.pictures({ ...card.given, row: card.row }, write, "given"),
+      element("div", { class: "tour-choices", role: "group", "aria-label": write.common.predict }, ...buttons),
+    ];
     if (answer === undefined) return [...asked, element("p", { class: "note" }, write.common.predict)];
-    const verdict = answer === card.right ? write.common.right : write.text(write.common.wrong, { right: choices[card.right] });
-    return [...asked, element("p", { class: "verdict", role: "status" }, ...[verdict].flat()), element("p", { class: "sentence" }, ...write.text(write.card.text, card.numbers)), this.settings(card, write), ...this.pictures(card, write)];
+    const verdict = card.right.includes(answer) ? write.common.right : write.text(write.common.wrong, { right: write.any(card.right.map((at) => choices[at])) });
+    return [...asked, element("p", { class: "verdict", role: "status" }, ...[verdict].flat()), element("p", { class: "sentence" }, ...write.text(write.card.text, card.numbers)), ...this.settings(card, write), ...this.pictures(card, write, "cell")];
   }
 
-  /** @param {Card} card @param {Writer} write */
-  settings({ rows, row, knobs, knob }, write) {
-    const parts = [];
-    if (knobs) parts.push(choice(write.card.knob, knobs.map((value) => ({ value, text: write.knob(value) })), knob, (value) => this.host.set({ knob: String(value) })));
-    if (rows) {
-      const select = element("select", { onchange: () => this.host.set({ cell: [Number(select.value), 0] }) }, ...rows.map((name, at) => element("option", { value: at }, `${at + 1}: ${label(name)}`)));
-      select.value = String(row);
-      parts.push(element("label", {}, `${write.common.token} `, select));
-    }
-    return element("div", { class: "tour-settings" }, ...parts);
+  /** The menu of the tokens that the card can be about. @param {Card} card @param {Writer} write */
+  tokens({ rows, row }, write) {
+    if (!rows) return [];
+    const select = element("select", { onchange: () => this.host.set({ cell: [Number(select.value), 0] }) }, ...rows.map((name, at) => element("option", { value: at }, `${at + 1}: ${label(name)}`)));
+    select.value = String(row);
+    return [element("div", { class: "tour-settings" }, element("label", {}, `${write.common.token} `, select))];
   }
 
-  /** @param {Card} card @param {Writer} write @returns {Node[]} */
-  pictures({ drawings, bars, chance, table, curve, row }, write) {
+  /** The setting to change and, if it was, what the question was about. @param {Card} card @param {Writer} write */
+  settings({ knobs, knob, usual = "" }, write) {
+    if (!knobs || knob === undefined) return [];
+    const buttons = choice(write.card.knob, knobs.map((value) => ({ value, text: write.knob(value) })), knob, (value) => this.host.set({ knob: String(value) }));
+    const turned = { knob: write.card.knob, usual: write.knob(usual), chosen: write.knob(knob) };
+    return [element("div", { class: "tour-settings" }, buttons), ...(knob === usual ? [] : [element("p", { class: "note turned", role: "status" }, ...write.text(write.common.turned, turned))])];
+  }
+
+  /** @param {Partial<Card>} card @param {Writer} write @param {string} key of the numbers in a table @returns {Node[]} */
+  pictures({ drawings, bars, chance, table, curve, row }, write, key) {
     const parts = [];
     if (drawings) parts.push(element("div", { class: "drawings" }, ...drawings.map((one) => this.drawing(one, row, write))));
-    if (bars) parts.push(barList(bars, chance, write));
-    if (table) parts.push(tableOf(table, write));
-    if (curve) parts.push(curveOf(curve, write.card.title));
+    if (bars) parts.push(...barList(bars, chance, write));
+    if (table) parts.push(tableOf(table, write, key));
+    if (curve) parts.push(curveOf(curve, write));
     return parts;
   }
 
-  /** @param {import("./cards_attention.js").Drawing} drawing @param {number | undefined} row @param {Writer} write */
-  drawing({ title, numbers, rows, columns = [], share }, row, write) {
+  /** @param {import("./tour_parts.js").Drawing} drawing @param {number | undefined} chosen @param {Writer} write */
+  drawing({ title, numbers, rows, columns = [], share, ofRow }, chosen, write) {
+    const row = ofRow ? undefined : chosen;
     const choose = (/** @type {import("./heatmap.js").Cell} */ cell) => cell.row >= 0 && row !== undefined && this.host.set({ cell: [cell.row, 0] });
     const heatmap = new Heatmap(rows, columns, { point: () => {}, click: choose });
     const extent = Math.max(1e-9, ...[...numbers.values].map((value) => (Number.isFinite(value) ? Math.abs(value) : 0)));

@@ -5,6 +5,26 @@ import { greatestAt, upTo } from "./arithmetic.js";
 import { element, shape } from "./dom.js";
 import { ScrollBox } from "./scroll.js";
 
+/** @typedef {{title: string, numbers: import("./steps.js").StepNumbers, rows: string[], columns?: string[], share?: boolean, ofRow?: boolean}} Drawing `share`: numbers from 0 to 1; `ofRow`: about the chosen row alone */
+/** @typedef {{head: string[], rows: [string, ...number[]][]}} Table */
+/**
+ * @typedef {object} Card
+ * @property {number[]} right which choices; the question and its choices are about the usual setting
+ * @property {(string | number)[]} [choices] those of the catalogue if missing
+ * @property {Record<string, string | number>} numbers for the placeholders
+ * @property {{drawings?: Drawing[], table?: Table}} [given] what the prediction needs: shown with the question
+ * @property {Drawing[]} [drawings] the result
+ * @property {[string, number][]} [bars] names and values
+ * @property {number} [chance] shown beside the bars
+ * @property {Table} [table]
+ * @property {{points: [number, number][], marks: [number, number][]}} [curve] steps and learning rates; marks have numbers on the axes
+ * @property {string[]} [rows] tokens that the reader can choose
+ * @property {number} [row] the chosen one
+ * @property {(string | number)[]} [knobs] settings, "" for the model's
+ * @property {string | number} [knob] the chosen one
+ * @property {string | number} [usual] the one that the question is about
+ */
+
 const MOST_BARS = 24; // the greatest ones of a longer row are shown
 const PLACEHOLDER = /\{(\w+)\}/;
 
@@ -20,6 +40,7 @@ export class Writer {
   constructor(common, card, language) {
     this.common = common;
     this.card = card;
+    this.list = new Intl.ListFormat(language, { type: "disjunction" });
     this.plain = new Intl.NumberFormat(language, { maximumFractionDigits: 3 });
     this.exact = new Intl.NumberFormat(language, { maximumFractionDigits: 6 });
     this.small = new Intl.NumberFormat(language, { maximumSignificantDigits: 2 });
@@ -45,13 +66,18 @@ export class Writer {
     return text.split(PLACEHOLDER).map((part, at) => (at % 2 === 0 ? part : typeof values[part] === "number" ? this.number(part, /** @type {number} */ (values[part])) : String(values[part])));
   }
 
+  /** One of several. @param {string[]} texts */
+  any(texts) {
+    return this.list.format(texts);
+  }
+
   /** @param {string | number} value */
   knob(value) {
     return typeof value === "number" ? this.written(value) : value ? this.common[value] : this.common.model;
   }
 }
 
-/** @param {[string, number][]} bars @param {number | undefined} chance @param {Writer} write */
+/** @param {[string, number][]} bars @param {number | undefined} chance @param {Writer} write @returns {Node[]} */
 export function barList(bars, chance, write) {
   const most = Math.max(...bars.map(([, value]) => value), chance ?? 0, 1e-9);
   const best = greatestAt(bars.map(([, value]) => value));
@@ -62,19 +88,32 @@ export function barList(bars, chance, write) {
   };
   const kept = new Set(upTo(bars.length).sort((one, other) => bars[other][1] - bars[one][1]).slice(0, MOST_BARS));
   const shown = bars.flatMap(([name, value], at) => (!kept.has(at) ? [] : [item(name, value, at === best ? "best" : "", `bar.${at}`)]));
-  return element("ol", { class: "tour-bars" }, ...shown, ...(chance === undefined ? [] : [item(write.common.chance, chance, "chance", "chance")]));
+  const list = element("ol", { class: "tour-bars" }, ...shown, ...(chance === undefined ? [] : [item(write.common.chance, chance, "chance", "chance")]));
+  const more = bars.length - kept.size;
+  return more ? [list, element("p", { class: "note" }, ...write.text(write.common.more, { more }))] : [list];
 }
 
-/** @param {import("./cards_attention.js").Table} table @param {Writer} write */
-export function tableOf({ head, rows }, write) {
-  const body = rows.map(([name, ...values], row) => element("tr", {}, ...(name ? [element("th", { scope: "row" }, name)] : []), ...values.map((value, column) => element("td", {}, write.number(`cell.${row}.${column}`, value)))));
+/** @param {Table} table @param {Writer} write @param {string} key of its numbers */
+export function tableOf({ head, rows }, write, key) {
+  const body = rows.map(([name, ...values], row) => element("tr", {}, ...(name ? [element("th", { scope: "row" }, name)] : []), ...values.map((value, column) => element("td", {}, write.number(`${key}.${row}.${column}`, value)))));
   const corner = rows.some(([name]) => name) ? [element("td")] : [];
   return new ScrollBox("table", element("table", { class: "terms" }, element("thead", {}, element("tr", {}, ...corner, ...head.map((text) => (text ? element("th", { scope: "col" }, text) : element("td"))))), element("tbody", {}, ...body))).node;
 }
 
-/** @param {number[]} values @param {string} title */
-export function curveOf(values, title) {
-  const most = Math.max(...values);
-  const points = values.map((value, at) => `${(300 * at) / (values.length - 1)},${80 - (76 * value) / most}`).join(" ");
-  return shape("svg", { class: "tour-curve", viewBox: "0 0 300 82", role: "img", "aria-label": title }, shape("polyline", { points }));
+const [WIDE, HIGH] = [360, 210]; // of a curve, in its own units
+const [LEFT, TOP, RIGHT, BOTTOM] = [78, 26, 350, 160]; // of its axes
+
+/** A line through points, between axes with the numbers of some of them. @param {{points: [number, number][], marks: [number, number][]}} curve @param {Writer} write */
+export function curveOf({ points, marks }, write) {
+  const [last, most] = [0, 1].map((axis) => Math.max(...points.map((point) => point[axis])));
+  const x = (/** @type {number} */ step) => LEFT + ((RIGHT - LEFT) * step) / last;
+  const y = (/** @type {number} */ rate) => BOTTOM - ((BOTTOM - TOP) * rate) / most;
+  const text = (/** @type {number} */ left, /** @type {number} */ top, /** @type {string} */ anchor, /** @type {string} */ words, /** @type {any} */ more = {}) => shape("text", { x: left, y: top, "text-anchor": anchor, ...more }, words);
+  const number = (/** @type {number} */ left, /** @type {number} */ top, /** @type {string} */ anchor, /** @type {string} */ name, /** @type {number} */ value) => text(left, top, anchor, write.written(value), { "data-name": name, "data-value": value });
+  const numbers = marks.flatMap(([step, rate], at) => [number(x(step), BOTTOM + 18, x(step) > RIGHT - 30 ? "end" : x(step) < LEFT + 20 ? "start" : "middle", `step.${at}`, step), number(LEFT - 8, y(rate) + 4, "end", `rate.${at}`, rate)]);
+  const guides = marks.map(([step, rate]) => shape("path", { class: "guide", d: `M${LEFT} ${y(rate)}H${x(step)}V${BOTTOM}` }));
+  const spoken = `${write.card.title}: ${marks.map(([step, rate]) => `${write.common.step} ${write.written(step)}, ${write.common.rate} ${write.written(rate)}`).join("; ")}`;
+  const line = shape("polyline", { points: points.map(([step, rate]) => `${x(step)},${y(rate)}`).join(" ") });
+  const axes = shape("path", { class: "axes", d: `M${LEFT} ${TOP - 8}V${BOTTOM}H${RIGHT}` });
+  return shape("svg", { class: "tour-curve", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": spoken }, axes, ...guides, line, ...numbers, text(LEFT - 8, BOTTOM + 4, "end", write.written(0)), text(LEFT, 12, "middle", write.common.rate), text(RIGHT, BOTTOM + 40, "end", write.common.step));
 }

@@ -2,7 +2,7 @@
 // View: a walk through the network along figure 1 of the paper, with the numbers of this input at each step. A cell shows
 // what it was computed from. The host says where walks come from: the page itself, or a server.
 
-import { explainCell, titleOf, written } from "./cell.js";
+import { explainCell, mayAttend, sum, titleOf, written } from "./cell.js";
 import { SIGNED, WEIGHTS } from "./colours.js";
 import { element } from "./dom.js";
 import { FigureView } from "./figure.js";
@@ -140,9 +140,9 @@ export class WalkView {
 
   /** @param {Step} step @param {Heatmap} heatmap @param {number} extent */
   drawLegend(step, heatmap, extent) {
-    const { rows, columns, values } = step.numbers;
+    const { rows, columns } = step.numbers;
     const share = SHARES.includes(step.operation);
-    const hidden = [...values].filter((value) => !Number.isFinite(value)).length;
+    const hidden = step.operation === "scores" ? rows * columns - sum(step.rows.map((_, row) => mayAttend(step, row).length)) : 0;
     const mask = hidden ? (HIDDEN[/** @type {"causal"} */ (step.settings.mask)] ?? "masked") : "";
     const across = step.columns.length ? "columns are tokens" : "columns are dimensions";
     const scale = share ? "Darker is more." : `Blue is above zero, orange below; the largest is ${written(extent)}.`;
