@@ -62,7 +62,7 @@ def test_tables_of_a_notebook(new_page: Callable[..., Any], tmp_path: Path, sche
     axis = Axis(["▁A", "▁dog"], [Word("A", 0, 1), Word("dog", 1, 2)])
     values = np.array([[-1.0, 2.0], [0.5, 0.0]], np.float32)
     attribution = Attribution("A dog", "Ein Hund", axis, axis, values, values, values[0], values[1])
-    steps = Walk([WalkStep("scores", "self_attn", "Scores", "", "Q K^T", "scores", [], ["A", "dog"], [], values)])
+    steps = Walk([WalkStep("scores", "self_attn", "scores", "Q K^T", "scores", [], ["A", "dog"], [], values)])
     shown_records = "".join(one._repr_html_() for one in (trace_of(TGT), attribution, steps))
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Outputs</title>'
     body = f"<style>:root {{ color-scheme: light dark }}</style><main><h1>Outputs</h1>{shown_records}</main>"

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from browser.axe import violations
 from browser.test_page import SRC, TGT, record_of, trace_of
+from browser.test_walk import drawn
+from browser.walked import page_of, page_writer
+from playwright.sync_api import expect
 
+import headwise
 from headwise.evaluate.pages.document import catalogues, inspection_page
 from headwise.models.load import translation_folder
 from headwise.serve.page import translation_page
@@ -17,6 +21,7 @@ from headwise.serve.web.page import export_page
 from headwise.view.page.contents import page_contents
 
 TEXTS: dict[str, dict[str, str]] = json.loads(catalogues("interface"))
+PLACEHOLDER = re.compile(r"\{\w+\}")
 ADDRESS = "http://headwise.test/"
 LANGUAGES = [{"code": "en", "name": "English", "targets": ["de"]}, {"code": "de", "name": "German", "targets": ["en"]}]
 SENTENCE = {
@@ -31,14 +36,15 @@ DATA = ".spoken, [dir=auto], bdi, svg, .spelled, .words, .alternatives, kbd, sel
 SHOWN = """(data) => {
   const found = [];
   for (const node of document.querySelectorAll("body *")) {
-    for (const name of ["aria-label", "title", "placeholder", "alt"]) found.push(node.getAttribute(name));
+    const said = node.closest("math") ? [] : ["aria-label", "title", "placeholder", "alt"];
+    for (const name of said) found.push(node.getAttribute(name));
     if (!node.closest(data)) for (const child of node.childNodes) if (child.nodeType === 3) found.push(child.data);
   }
   return [...new Set(found.map((text) => text?.trim()))].filter((text) => text && /\\p{L}/u.test(text));
 }"""
 
 
-def foreign(page: Any, language: str = "de", allowed: Sequence[str] = ()) -> list[str]:
+def foreign(page: Any, language: str = "de", allowed: Sequence[str] = (), data: str = DATA) -> list[str]:
     """What a page shows or says that is no text of the catalogue."""
     texts = TEXTS[language]
 
@@ -51,10 +57,34 @@ def foreign(page: Any, language: str = "de", allowed: Sequence[str] = ()) -> lis
 
         return re.sub(r"\\\{(\w+)\\\}", value, re.escape(text))
 
-    one = "|".join(map(filled, texts.values()))
+    one = "|".join(filled(text) for text in texts.values() if re.search(r"[^\W\d_]", PLACEHOLDER.sub("", text)))
     pattern = f"(?:{one})(?: (?:{one}))*"
     return [
-        text for text in page.evaluate(SHOWN, DATA) if text not in allowed and not re.fullmatch(pattern, text, re.S)
+        text for text in page.evaluate(SHOWN, data) if text not in allowed and not re.fullmatch(pattern, text, re.S)
+    ]
+
+
+# Of a walk also the figure; formulas are the same in all languages, and tokens are data.
+WALK_DATA = DATA.replace(" svg,", "") + ", math, .terms tbody, .formula .numbers, .source, dialog"
+MATHEMATICS = re.compile(r"(?:exp|max|cos|sin|relu|gelu|silu|d_model|[μσγβWpos]|(?<=\d)e)+")
+ENGLISH = re.compile(
+    r"\b(the|of|and|is|this|its|rows?|layer|head|columns?|weights?|query|key|source|hidden|sum|token|add|here)\b"
+)
+
+
+def foreign_in_walk(page: Any, allowed: Sequence[str] = ()) -> list[str]:
+    """The same in a walk, and what is English in a text whose placeholders were filled."""
+    texts = TEXTS["de"]
+    boxes = [text.split("\n") for key, text in texts.items() if key.startswith("figure-")]
+    labels = [
+        f"{texts[f'stack-{stack}']}: {' '.join(lines).replace('- ', '-')}"
+        for stack in ("encoder", "decoder")
+        for lines in boxes
+    ]
+    found = foreign(page, "de", [*allowed, *labels, *(line for lines in boxes for line in lines)], WALK_DATA)
+    shown = page.evaluate(SHOWN, WALK_DATA)
+    return [text for text in found if re.search(r"[^\W\d_]", MATHEMATICS.sub("", text))] + [
+        text for text in shown if text not in allowed and ENGLISH.search(text)
     ]
 
 
@@ -124,6 +154,9 @@ def test_the_exported_page_is_in_the_language_of_the_browser(
     assert page.get_attribute("html", "lang") == "de"
     assert foreign(page) == []
     assert violations(page) == []
+    page.click("#look")
+    expect(page.locator(".walk-panel")).to_contain_text("die auf 8 Bit gerundet sind")
+    assert foreign_in_walk(page) == []
     page.select_option("#language", "fr")
     page.wait_for_selector(f"#guide:text-is('{TEXTS['fr']['open-tour']}')")
     assert foreign(page, "fr") == []
@@ -146,6 +179,33 @@ def test_a_number_chooses_the_form_of_its_noun(
             "start => document.querySelector('#status').textContent.startsWith(start)", arg=f"{words} "
         )
         assert re.fullmatch(f"{words} (in|en) [\\d.,]+ second(e?s?)", page.text_content("#status"))
+
+
+@pytest.mark.parametrize("family", ["transformer", "gpt2", "t5", "llama", "gpt_neox"])
+def test_a_walk_is_in_the_language_of_the_browser(
+    new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path, family: str
+) -> None:
+    """Every step of every stack, with an account of its first cell and of a masked one."""
+    if family == "transformer":
+        path = tmp_path / "page.html"
+        path.write_text(page_of(headwise.load(model_paths["transformer"])), encoding="utf-8")
+    else:
+        path = page_writer(tmp_path)(family)
+    page = new_page(locale="de-DE")
+    page.goto(f"{path.as_uri()}#view=walk")
+    expect(page.locator(".walk-panel h2")).not_to_be_empty()
+    for stack in ("encoder", "decoder") if family in ("transformer", "t5") else ("decoder",):
+        page.evaluate("(stack) => { location.hash = `view=walk&stack=${stack}&cell=0,1`; }", stack)
+        forth = page.get_by_role("button", name=TEXTS["de"]["walk-next"])
+        while True:
+            drawn(page)
+            assert foreign_in_walk(page, ["a model"]) == [], page.locator(".walk-panel h2").inner_text()
+            if forth.is_disabled():
+                break
+            forth.click()
+            drawn(page)
+            page.evaluate("() => { location.hash += '&cell=0,1'; }")
+            expect(page.locator(".account")).not_to_have_attribute("data-cell", "")
 
 
 VIEWS = ["lines", "matrix", "grid", "alignment", "beam", "probabilities"]

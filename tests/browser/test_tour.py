@@ -483,6 +483,7 @@ def test_the_exported_page_has_the_same_cards(
     for card in CARDS:
         numbers = answered(shown, card)
         wanted = expected.card(card)
+        expect(shown.locator(".card > .note").last).to_contain_text("weights rounded to 8 bits")
         if card not in ("cross", "mask", "greedy", "beam", "alignment"):  # the output is another one
             assert {name: numbers[name] for name in wanted.keys() & counted} == {
                 name: wanted[name] for name in wanted.keys() & counted

@@ -367,7 +367,7 @@ def check_walk(
     values = {step.id: array(one["values"]) for step, one in zip(steps, walk["steps"], strict=True)}
     for step, one in zip(steps, walk["steps"], strict=True):
         kind = walk["kinds"][one["kind"]]
-        assert all(kind[name] == getattr(step, name) for name in ("name", "sentence", "formula", "operands"))
+        assert all(kind[name] == getattr(step, name) for name in ("text", "formula", "operands"))
         assert (one["layer"], one["head"]) == (step.layer, step.head), step.id
         assert walk["axes"][kind["rows"]] == list(step.rows)
         assert values[step.id].shape == step.values.shape, step.id

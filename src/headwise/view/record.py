@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Float32, UInt8
 
 from headwise.errors import unknown
+from headwise.evaluate.pages.document import english_texts
 from headwise.view.labels import token_label
 from headwise.view.tables import RecordTable, Tabular
 
@@ -263,8 +264,7 @@ class WalkStep(Tabular):
 
     id: str  # unique in a walk, such as "self_attn.scores"
     place: str  # the box of figure 1: "embedding", "positions", "self_attn", "cross_attn", "ffn", "output"
-    name: str
-    sentence: str  # what the step is for
+    text: str  # the key of name and sentence in the catalogues of the pages: "step-..." and "sentence-..."
     formula: str
     operation: str
     operands: Sequence[str]  # ids of the steps that it is computed from
@@ -278,6 +278,16 @@ class WalkStep(Tabular):
     bias: Float[np.ndarray, "..."] | None = None  # one number a column; of probabilities one a row
     predictions: Sequence[Prediction] = ()  # of probabilities: one a row, over the whole vocabulary
 
+    @property
+    def name(self) -> str:
+        """In English, as of "Softmax"."""
+        return english_texts()[f"step-{self.text}"]
+
+    @property
+    def sentence(self) -> str:
+        """What the step is for, in English."""
+        return english_texts()[f"sentence-{self.text}"]
+
     def tables(self) -> Iterator[RecordTable]:
         """The values, or their first rows and columns."""
         columns = [_label(one) for one in self.columns[:SHOWN]] or list(map(str, range(self.values.shape[1])))[:SHOWN]
@@ -290,6 +300,16 @@ class WalkStep(Tabular):
         yield RecordTable(
             f"{self.name} ({self.id}): {self.formula}, {_size(self.values)}{more}", ["token", *columns, *cut], rows
         )
+
+
+def text_of(step: str) -> str:
+    """The key of the texts of a step with this id: that of the step, or of what follows the name of its sublayer.
+
+    >>> text_of("cross_attn.queries"), text_of("self_attn.queries")
+    ('cross_attn-queries', 'queries')
+    """
+    key = step.replace(".", "-")
+    return key if f"step-{key}" in english_texts() else step.partition(".")[2]
 
 
 class Walk(Tabular, list[WalkStep]):

@@ -144,8 +144,8 @@ def test_a_recording_changes_nothing(build: Build) -> None:
 
 
 def test_int8_is_near_float32(build: Build) -> None:
-    """Weights and inputs are rounded to 1/127 of their largest value at most: a per cent of a product's terms. Embeddings
-    are in bfloat16.
+    """Weights and inputs are rounded to 1/127 of their largest value at most: a per cent of a product's terms.
+    Embeddings are in bfloat16.
 
     Errors of the layers below add up, so only layer 0 is compared, and in the mean.
     """

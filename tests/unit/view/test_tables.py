@@ -72,9 +72,9 @@ def walk(token: str = "▁A", columns: int = 2) -> Walk:
     values = np.full((2, columns), 0.25, np.float32)
     values[0, 1] = -np.inf
     scores = WalkStep(
-        "self_attn.scores", "self_attn", "Scores", "", "Q K^T", "scores", ["q", "k"], [token, "b"], [], values
+        "self_attn.scores", "self_attn", "scores", "Q K^T", "scores", ["q", "k"], [token, "b"], [], values
     )
-    return Walk([scores, WalkStep("output", "output", "Output", "", "x", "same", [], ["c"], ["d"], values[:1, :1])])
+    return Walk([scores, WalkStep("output", "output", "output", "x", "same", [], ["c"], ["d"], values[:1, :1])])
 
 
 RECORDS: dict[str, Any] = {"trace": trace, "attribution": attribution, "walk": walk}

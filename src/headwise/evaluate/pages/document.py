@@ -95,10 +95,15 @@ def catalogues(name: str) -> str:
     return as_script_json({language: json.loads(asset(f"{name}.{language}.json")) for language in languages})
 
 
+@cache
+def english_texts() -> dict[str, str]:
+    """The English texts of the interface by their keys."""
+    return json.loads(asset("interface.en.json"))
+
+
 def interface_parts() -> dict[str, str]:
     """For `fill_template`: each English text of the interface by its key, and as "interface" those of all languages."""
-    texts = json.loads(asset("interface.en.json"))
-    return {**{key: html.escape(text) for key, text in texts.items()}, "interface": catalogues("interface")}
+    return {**{key: html.escape(text) for key, text in english_texts().items()}, "interface": catalogues("interface")}
 
 
 @cache

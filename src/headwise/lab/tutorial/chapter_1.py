@@ -42,8 +42,8 @@ def _examine_steps(answer: Any) -> str:
     wrong = [name for name, right in STEPS_AND_PATHS.items() if tuple(answer[name]) != right]
     if "recurrent" in wrong and 99 in answer["recurrent"]:
         return (
-            "Look again at recurrent. From the first state to the last are 99 steps, as on the card; from the first input "
-            "on there are 100, because the first state takes one, too."
+            "Look again at recurrent. From the first state to the last are 99 steps, as on the card; from the first "
+            "input on there are 100, because the first state takes one, too."
         )
     hints = {
         "recurrent": "A state needs the one before it, and so does a signal.",

@@ -156,7 +156,7 @@ def _steps(
     steps = Steps(network, stack, layer, head, axes, taken, returned)
     x = _embedding_steps(steps, _front(network, stack))
     if layer:
-        x = steps.add("input", "given", f"x = output of layer {layer - 1}", returned[f"{stack}.layers.{layer - 1}"])
+        x = steps.add("input", "given", f"x = layer_{layer - 1}(...)", returned[f"{stack}.layers.{layer - 1}"])
     module: Any = network.get_submodule(steps.here)
     before, sums = x, [x]
     for place in _stack_figure(network, stack).blocks:
@@ -254,7 +254,7 @@ def _output_steps(steps: Steps, x: str) -> None:
     stack, last = steps.network.get_submodule(steps.stack), len(steps.network.get_submodule(steps.stack).layers) - 1
     if steps.layer < last:
         output = steps.returned[f"{steps.stack}.layers.{last}"]
-        x = steps.add("top", "given", f"x = output of layer {last}", output, place="output")
+        x = steps.add("top", "given", f"x = layer_{last}(...)", output, place="output")
     if is_norm(stack.norm):
         steps.norm("output", stack.norm, x, place="output")
     else:

@@ -19,9 +19,7 @@ def attention_steps(steps: Steps, place: str, x: str) -> str:
     cross = place == "cross_attn"
     source, keys = ("memory", "src") if cross else (x, steps.rows)
     if cross:
-        steps.add(
-            "memory", "given", "memory = output of the encoder", steps.returned["encoder"], place=place, rows=keys
-        )
+        steps.add("memory", "given", "memory = encoder(...)", steps.returned["encoder"], place=place, rows=keys)
     q = _projected(steps, place, "queries", attention.q_proj, x, steps.head, attention.n_heads)
     q = _positioned(steps, place, "queries", attention.q_norm, attention.rotate, q)
     shared = steps.head * attention.n_kv_heads // attention.n_heads  # grouped queries share keys and values
@@ -78,7 +76,7 @@ def _weights(steps: Steps, place: str, kernel: Any, q: str, k: str) -> str:
     if bias is not None:
         relative = f"{place}.relative-bias"
         vectors = isinstance(steps.network.get_submodule(steps.stack).reach, RelativeVectors)
-        meaning = "scaled Q K_d^T + Q_d K^T" if vectors else "b_(bucket of the distance)"
+        meaning = "s (Q K_d^T + Q_d K^T)" if vectors else "b_(bucket(i - j))"
         operands.append(steps.add(relative, "given", f"B = {meaning}", bias, **where))
         scores, formula = scores + bias, f"{formula} + B"
     finite, mask = torch.finfo(scores.dtype), ""

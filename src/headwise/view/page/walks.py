@@ -3,13 +3,14 @@
 ```
 {"figure": {"encoder": {"layers", "heads", "blocks", "norm", "positions", "causal", "output"}, "decoder": ...},
  "axes": {"src": tokens, "tgt": tokens, "vocabulary": tokens},
- "kinds": [{"id", "place", "name", "sentence", "formula", "operation", "settings", "operands", "rows", "columns"}],
+ "kinds": [{"id", "place", "text", "formula", "operation", "settings", "operands", "rows", "columns"}],
  "steps": [{"kind", "layer", "head", "values", "weight", "bias", "predictions"}],
  "walks": [{"stack", "layer", "head", "steps"}],
  "numbers": {"type", "data"},
  "note": ""}
 ```
 
+Texts are keys of the catalogues: `text` of the name and sentence of a step, `note` of what the page lacks.
 `rows` and `columns` name an axis. `kind` and `steps` are indices. Arrays are `{"at": n, "shape": [...]}`, row by row
 from number n of the block: float16 or float32, little-endian, deflated, in base64. `predictions` is null or
 `[{"candidates": [[token, log_prob]], "totals": numbers}]`, one for each row.
@@ -31,7 +32,6 @@ LARGEST_PAGE = 1_400_000  # characters that the numbers of all walks may take in
 LARGEST_WEIGHTS = 1_000_000  # numbers in the projections of one walk that the explorer sends
 ELSEWHERE_IN_WALKS = ("input", "top", "memory")  # steps whose values are those of a step of another walk, too
 CHARACTERS = 2 * 4 / 3  # of a float16 in base64
-ELSEWHERE = "`headwise inspect --full-walk` writes a page with all of them; `headwise explore` computes any of them."
 
 
 def all_walks(record: WalkRecord, full: bool = False) -> dict[str, Any]:
@@ -43,9 +43,9 @@ def all_walks(record: WalkRecord, full: bool = False) -> dict[str, Any]:
     for layers, heads, weights, note in (
         (True, True, True, ""),
         (True, True, False, ""),
-        (False, True, True, f"The walk of this page has layer 0 only. {ELSEWHERE}"),
-        (False, True, False, f"The walk of this page has layer 0 only. {ELSEWHERE}"),
-        (False, False, False, f"The walk of this page has layer 0 and head 0 only. {ELSEWHERE}"),
+        (False, True, True, "layer-0"),
+        (False, True, False, "layer-0"),
+        (False, False, False, "head-0"),
     ):
         large = _size(record, firsts, layers, heads, weights) * CHARACTERS > LARGEST_PAGE
         if large and not (full and not weights):
@@ -56,7 +56,7 @@ def all_walks(record: WalkRecord, full: bool = False) -> dict[str, Any]:
                 for head in range(n_heads if heads else 1):
                     walks.add(stack, layer, head, record.steps(stack, layer, head))
         return walks.contents(record, "float16", note)
-    return _Walks(-1).contents(record, "float16", f"This page has no walk: its numbers are too many. {ELSEWHERE}")
+    return _Walks(-1).contents(record, "float16", "none")
 
 
 def one_walk(record: WalkRecord, stack: str, layer: int, head: int) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class _Walks:
         }
 
     def _kind(self, stack: str, step: WalkStep) -> int:
-        names = ("id", "place", "name", "sentence", "formula", "operation", "settings", "operands")
+        names = ("id", "place", "text", "formula", "operation", "settings", "operands")
         own = "src" if stack == "encoder" else "tgt"
         source = step.id in ("memory", "cross_attn.keys", "cross_attn.values")
         rows, columns = "src" if source else own, ""

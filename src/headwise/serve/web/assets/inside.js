@@ -36,7 +36,6 @@ export class Inside {
     if (!this.view) {
       const host = { figure: this.figure, ask: (/** @type {string} */ stack, /** @type {number} */ layer, /** @type {number} */ head) => this.ask({ stack, layer, head }), set: (/** @type {Partial<Place>} */ changes) => this.set(changes) };
       this.view = new WalkView(host);
-      this.view.node.lang = "en"; // as the names and sentences of its steps
       this.panel.replaceChildren(this.choices, this.view.node);
     }
     this.update();

@@ -95,7 +95,7 @@ const HEARD = {
     if (unit === chosen) show(units[unit], aligns, weights ? explanation(units[unit], alternatives, weights, read, wrote) : []);
   },
   walked({ number, walk, error }) {
-    settle(number, { walk: walk && { ...walk, note: t(walk.note) }, error: error && t(error) });
+    settle(number, { walk, error: error && t(error) });
     if (wish.has("walk")) setTimeout(() => scrollTo(0, scrollY + (look?.node.getBoundingClientRect().top ?? 0) - 8)); // only in this frame
     wish.delete("walk");
   },

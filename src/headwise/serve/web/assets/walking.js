@@ -31,7 +31,7 @@ export function recordedWalk(engine, source, read, where, names) {
       return { kind, layer: inLayer ? where.layer : null, head: ofHead ? where.head : null, values: numbers.add(values), weight: numbers.add(weight), bias: biased ? numbers.add(bias) : null, predictions: likeliest ?? null };
     });
     const axes = { src: names(source), tgt: names(read), vocabulary: names(recorder.likely) };
-    return { figure, axes, kinds, steps, walks: [{ ...where, steps: range(steps.length) }], numbers: numbers.whole(), note: "eight-bits" };
+    return { figure, axes, kinds, steps, walks: [{ ...where, steps: range(steps.length) }], numbers: numbers.whole(), note: "", bits: 8 };
   });
 }
 

@@ -55,7 +55,7 @@ export class Controls {
     const shown = best ?? { layer, head: chosen.head };
     const all = {
       part: () => choice(t("choose-attention"), parts.map((value) => ({ value, text: ATTENTIONS[value] })), partOf(state), (part) => this.store.set({ part, fix: null, hover: null })),
-      stack: () => choice(t("choose-stack"), stacks.map((value) => ({ value, text: value })), stacks.includes(stack) ? stack : stacks[0], (stack) => this.store.set({ stack, cell: null })),
+      stack: () => choice(t("choose-stack"), stacks.map((value) => ({ value, text: t(`stack-${value}`) })), stacks.includes(stack) ? stack : stacks[0], (stack) => this.store.set({ stack, cell: null })),
       layer: () => choice(t("choose-layer"), numbers(layers, best ? t("best") : t("mean")), layer, (layer) => this.store.set(walking ? { walkLayer: layer, cell: null } : { layer })),
       row: () => choice(t("choose-step"), [{ value: "", text: t("step-auto") }, ...ROWS.map((value) => ({ value, text: t(`step-${value}`) }))], state.row, (row) => this.store.set({ row })),
       head: () => choice(t("choose-head"), numbers(Array.from({ length: heads }, (_, head) => head)), shown.head, (head) => this.store.set(walking ? { walkHead: head, cell: null } : { layer: shown.layer, head })),

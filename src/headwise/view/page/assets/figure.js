@@ -3,6 +3,7 @@
 // from encoder to decoder. Boxes are buttons that lead to the steps of a walk.
 
 import { element, shape } from "./dom.js";
+import { t } from "./texts.js";
 
 /** @typedef {{layers: number, heads: number[], blocks: string[], norm: string, positions: string, causal: boolean, output: string}} StackFigure */
 /** @typedef {Record<string, StackFigure>} Figure */
@@ -11,54 +12,53 @@ import { element, shape } from "./dom.js";
 
 const [WIDTH, GAP, ROOM] = [148, 15, 34]; // of a box; between boxes; beside a stack
 const LINE = 15;
-const SUBLAYERS = { self_attn: ["Multi-head", "self-attention"], cross_attn: ["Multi-head", "cross-attention"] };
+const SUBLAYERS = ["self_attn", "cross_attn", "ffn"];
 
 /** The steps that belong to a sublayer itself, not to its norm or its residual connection. @param {string} place */
 const within = (place) => (/** @type {string} */ id) => id.startsWith(`${place}.`) && !/\.(norm|norm-after|add)$/.test(id);
 const among = (/** @type {string[]} */ ...ids) => (/** @type {string} */ id) => ids.includes(id);
 
-/** @param {string[]} text @param {string} style @param {(id: string) => boolean} holds @returns {FigureBox} */
-const box = (text, style, holds) => ({ text, style, holds });
+/** @param {string} name of its text @param {string} style @param {(id: string) => boolean} holds @returns {FigureBox} */
+const box = (name, style, holds) => ({ text: t(`figure-${name}`).split("\n"), style, holds });
 
 /** Sublayers of a stack from bottom to top. @param {StackFigure} stack @returns {FigureBlock[]} */
 function blocksOf({ blocks, norm, causal }) {
   if (norm === "parallel") return [parallelBlock(causal)];
   return blocks.map((place) => {
-    const attention = place === "ffn" ? ["Feed-forward"] : SUBLAYERS[/** @type {"self_attn"} */ (place)];
-    const text = place === "self_attn" && causal ? ["Masked multi-head", "self-attention"] : attention;
+    const name = place === "self_attn" && causal ? "self_attn-masked" : place;
     const inputs = (/** @type {string} */ id) => (place === "self_attn" && id === "input") || (place === "cross_attn" && id === "memory");
-    const own = box(text, place, (id) => within(place)(id) || (norm === "post" && inputs(id)) || (place === "cross_attn" && id === "memory"));
-    if (norm === "post") return { boxes: [own, box(["Add & Norm"], "norm", among(`${place}.add`, `${place}.norm`))], beside: [] };
-    const before = box(["Norm"], "norm", (id) => id === `${place}.norm` || (place === "self_attn" && id === "input"));
-    const after = norm === "sandwich" ? [box(["Norm"], "norm", among(`${place}.norm-after`))] : [];
-    return { boxes: [before, own, ...after, box(["Add"], "add", among(`${place}.add`))], beside: [] };
+    const own = box(name, place, (id) => within(place)(id) || (norm === "post" && inputs(id)) || (place === "cross_attn" && id === "memory"));
+    if (norm === "post") return { boxes: [own, box("add-norm", "norm", among(`${place}.add`, `${place}.norm`))], beside: [] };
+    const before = box("norm", "norm", (id) => id === `${place}.norm` || (place === "self_attn" && id === "input"));
+    const after = norm === "sandwich" ? [box("norm", "norm", among(`${place}.norm-after`))] : [];
+    return { boxes: [before, own, ...after, box("add", "add", among(`${place}.add`))], beside: [] };
   });
 }
 
 /** Attention and feed-forward network on the same input (GPT-NeoX). @param {boolean} causal @returns {FigureBlock} */
 function parallelBlock(causal) {
-  const norms = [box(["Norm"], "norm", among("self_attn.norm", "input")), box(["Norm"], "norm", among("ffn.norm"))];
-  const own = [box([causal ? "Masked" : "Multi-head", "attention"], "self_attn", within("self_attn")), box(["Feed-", "forward"], "ffn", within("ffn"))];
-  return { beside: [norms, own], boxes: [box(["Add"], "add", among("ffn.add"))] };
+  const norms = [box("norm", "norm", among("self_attn.norm", "input")), box("norm", "norm", among("ffn.norm"))];
+  const own = [box(causal ? "attention-masked" : "attention", "self_attn", within("self_attn")), box("ffn-beside", "ffn", within("ffn"))];
+  return { beside: [norms, own], boxes: [box("add", "add", among("ffn.add"))] };
 }
 
 /** @param {string} name @param {StackFigure} stack @param {boolean} alone @returns {FigureBox[]} */
 function inputsOf(name, stack, alone) {
-  const text = alone ? ["Embedding"] : name === "encoder" ? ["Input embedding"] : ["Output embedding"];
+  const text = alone ? "embedding" : name === "encoder" ? "input-embedding" : "output-embedding";
   const added = stack.positions === "added";
   const positions = ["position-codes", "token-types", "embedded", "embedded-norm", "embedded-projection"];
   const embedding = box(text, "embedding", added ? among("embeddings") : among("embeddings", ...positions));
-  return added ? [embedding, box(["Positional encoding"], "positions", among(...positions))] : [embedding];
+  return added ? [embedding, box("positions", "positions", among(...positions))] : [embedding];
 }
 
 /** @param {StackFigure} stack @returns {FigureBox[]} */
 function outputsOf({ norm, output }) {
   const last = among("top", "output");
-  const final = norm === "post" ? [] : [box(["Norm"], "norm", last)];
+  const final = norm === "post" ? [] : [box("norm", "norm", last)];
   const head = (/** @type {string} */ id) => id === "logits" || id.startsWith("head.");
-  if (output === "probabilities") return [...final, box(["Linear"], "output", (id) => head(id) || (norm === "post" && last(id))), box(["Softmax"], "output", among("probabilities"))];
+  if (output === "probabilities") return [...final, box("linear", "output", (id) => head(id) || (norm === "post" && last(id))), box("softmax", "output", among("probabilities"))];
   if (final.length) return final;
-  return [box([output === "memory" ? "Memory" : "Last states"], "output", last)];
+  return [box(output === "memory" ? "memory" : "states", "output", last)];
 }
 
 /** The figure as a column of boxes with their places. */
@@ -76,7 +76,7 @@ export class FigureView {
     for (const stack of this.stacks) stack.draw(height);
     this.width = names.length * column;
     this.where = element("p", { class: "figure-where" });
-    const drawing = shape("svg", { viewBox: `0 0 ${this.width} ${height}`, role: "group", "aria-label": "The network, as in figure 1 of the paper; its boxes are buttons" }, ...this.stacks.map((stack) => stack.node), this.crossing());
+    const drawing = shape("svg", { viewBox: `0 0 ${this.width} ${height}`, role: "group", "aria-label": t("figure") }, ...this.stacks.map((stack) => stack.node), this.crossing());
     drawing.style.maxWidth = `${this.width * 1.05}px`;
     this.node = element("div", { class: "figure" }, drawing, this.where);
   }
@@ -89,7 +89,7 @@ export class FigureView {
     const [from, to] = [encoder.left + ROOM + WIDTH / 2, decoder.left + ROOM];
     const turn = decoder.left + 2;
     const top = Math.max(6, encoder.top - 10);
-    return shape("g", { class: "crossing" }, shape("path", { d: `M ${from} ${encoder.top} V ${top} H ${turn} V ${target} H ${to - 2}` }), arrowHead(to, target, "right"), shape("text", { x: turn - 5, y: (top + target) / 2, class: "aside", transform: `rotate(-90 ${turn - 5} ${(top + target) / 2})` }, "memory"));
+    return shape("g", { class: "crossing" }, shape("path", { d: `M ${from} ${encoder.top} V ${top} H ${turn} V ${target} H ${to - 2}` }), arrowHead(to, target, "right"), shape("text", { x: turn - 5, y: (top + target) / 2, class: "aside", transform: `rotate(-90 ${turn - 5} ${(top + target) / 2})` }, t("figure-crossing")));
   }
 
   /** Show where the walk is. @param {string} stack @param {string} id of the step @param {number} layer @param {string} where in words */
@@ -111,7 +111,7 @@ class StackDrawing {
     this.name = name;
     this.stack = stack;
     this.left = left;
-    this.node = shape("g", { role: "group", "aria-label": name });
+    this.node = shape("g", { role: "group", "aria-label": t(`stack-${name}`) });
     this.inputs = inputsOf(name, stack, alone);
     this.blocks = blocksOf(stack);
     this.outputs = outputsOf(stack);
@@ -130,8 +130,8 @@ class StackDrawing {
   draw(height) {
     const middle = this.left + ROOM + WIDTH / 2;
     let y = height - 6;
-    const text = { encoder: "source tokens", decoder: "tokens so far" }[this.name] ?? "";
-    this.node.append(shape("text", { x: middle, y, class: "aside", "text-anchor": "middle" }, this.stack.output === "memory" || this.name === "decoder" ? text : "tokens"));
+    const written = this.name === "decoder" ? "figure-read" : this.stack.output === "memory" ? "figure-source" : "figure-tokens";
+    this.node.append(shape("text", { x: middle, y, class: "aside", "text-anchor": "middle" }, t(written)));
     y -= 16;
     for (const one of this.inputs) y = this.stacked(one, y);
     const bottom = y - 4;
@@ -173,7 +173,7 @@ class StackDrawing {
     let upper = beside.length ? this.besideUp(beside, y) : y;
     for (const box of boxes) {
       upper = this.stacked(box, upper);
-      if (box.style in SUBLAYERS || box.style === "ffn") this.middles.set(box.style, upper + tall(box) / 2);
+      if (SUBLAYERS.includes(box.style)) this.middles.set(box.style, upper + tall(box) / 2);
     }
     const end = upper + tall(boxes[boxes.length - 1]) / 2;
     const out = edge + side * 13;
@@ -193,7 +193,7 @@ class StackDrawing {
 
   /** @param {number | null} layer */
   showLayer(layer) {
-    this.layers.textContent = layer === null ? `${this.stack.layers}×` : `${this.stack.layers}×, here layer ${layer}`;
+    this.layers.textContent = layer === null ? `${this.stack.layers}×` : t("figure-layers", { layers: this.stack.layers, layer });
     this.layers.classList.toggle("here", layer !== null);
   }
 
@@ -207,7 +207,7 @@ class StackDrawing {
       event.stopPropagation();
       go();
     };
-    const node = shape("g", { class: `box ${box.style}`, role: "button", tabindex: "0", "aria-label": `${this.name}: ${box.text.join(" ").replace("- ", "-")}`, onclick: go, onkeydown: onKey }, shape("rect", { x, y, width, height, rx: box.style === "add" ? height / 2 : 5 }), ...lines);
+    const node = shape("g", { class: `box ${box.style}`, role: "button", tabindex: "0", "aria-label": t("figure-box", { stack: t(`stack-${this.name}`), box: box.text.join(" ").replace("- ", "-") }), onclick: go, onkeydown: onKey }, shape("rect", { x, y, width, height, rx: box.style === "add" ? height / 2 : 5 }), ...lines);
     this.view.buttons.push({ stack: this.name, box, node });
     return node;
   }

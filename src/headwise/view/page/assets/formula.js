@@ -3,6 +3,7 @@
 // all factors before its "/" and the one behind it; words of several letters are upright.
 
 import { mathElement } from "./dom.js";
+import { t } from "./texts.js";
 
 const TOKEN = /\.\.\.|\d+(?:\.\d+)?(?:e[-+]?\d+)?|[A-Za-zΑ-ω]+|√|\S/gu;
 const OPERATORS = "+-−=·⊙,×<>∞";
@@ -16,7 +17,8 @@ export function formula(text) {
 
 /** How a screen reader says it. @param {string} text */
 function spoken(text) {
-  return text.replaceAll("√", "square root of ").replaceAll("⊙", "times").replaceAll("^T", " transposed").replaceAll("^", " to the ").replaceAll("_", " ").replaceAll("/", "divided by");
+  const signs = { "√": `${t("say-root")} `, "⊙": t("say-times"), "^T": ` ${t("say-transposed")}`, "^": ` ${t("say-power")} `, _: " ", "/": t("say-over") };
+  return Object.entries(signs).reduce((said, [sign, words]) => said.replaceAll(sign, words), text);
 }
 
 class FormulaParser {

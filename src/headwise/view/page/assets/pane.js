@@ -41,7 +41,6 @@ import { unitsAlong } from "./words.js";
 /** @param {Pane} pane @returns {View} */
 function walkOf(pane) {
   const view = new WalkView(pane.walkHost());
-  view.node.lang = "en"; // as the names and sentences of its steps
   const update = (/** @type {Seen} */ { state, theme }) => view.update({ state: { ...state, layer: state.walkLayer, head: state.walkHead }, theme });
   return { node: view.node, update, move: (by) => view.move(by) };
 }

@@ -1,6 +1,8 @@
 // @ts-check
 // The walks that Python sends, with their numbers: see `walks.py`.
 
+import { t } from "./texts.js";
+
 /** @typedef {{rows: number, columns: number, values: Float32Array}} StepNumbers */
 /**
  * @typedef {object} Step
@@ -39,6 +41,12 @@ export class Walks {
     return this.data.numbers.type === "float16";
   }
 
+  /** What is to be known of the numbers. @returns {string[]} */
+  get notes() {
+    const { bits } = this.data;
+    return [lacking(this.data), bits ? t("rounded-weights", { bits }) : "", this.rounded ? t("walk-rounded") : ""].filter(Boolean);
+  }
+
   /** The steps of the walk through a layer and head, or of the first one of the stack. @param {string} stack @param {number} layer @param {number} head */
   steps(stack, layer, head) {
     const own = this.data.walks.filter((/** @type {any} */ walk) => walk.stack === stack);
@@ -51,7 +59,7 @@ export class Walks {
     const about = this.data.kinds[kind];
     const names = (/** @type {string} */ axis) => this.data.axes[axis] ?? [];
     const numbers = /** @type {StepNumbers} */ (this.array(values));
-    return { ...about, rows: names(about.rows), columns: names(about.columns), layer, head, numbers, weight: this.array(weight), bias: this.array(bias), predictions };
+    return { ...about, name: t(`step-${about.text}`), sentence: t(`sentence-${about.text}`), rows: names(about.rows), columns: names(about.columns), layer, head, numbers, weight: this.array(weight), bias: this.array(bias), predictions };
   }
 
   /** @param {{at: number, shape: number[]} | null} array @returns {StepNumbers | null} */
@@ -61,6 +69,9 @@ export class Walks {
     return { rows, columns, values: this.numbers.subarray(array.at, array.at + rows * columns) };
   }
 }
+
+/** What a walk lacks, in words. @param {any} walk */
+export const lacking = (walk) => (walk?.note ? `${t(`walk-${walk.note}`)} ${t("walk-elsewhere")}` : "");
 
 /** Layers and heads that a stack has walks through. @param {any} data @param {string} stack */
 export function walkedThrough(data, stack) {

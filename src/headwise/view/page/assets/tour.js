@@ -12,7 +12,8 @@ import { choice, element, focusOf } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
 import { label } from "./pieces.js";
 import { inAddress } from "./state.js";
-import { Walks } from "./steps.js";
+import { Walks, lacking } from "./steps.js";
+import { language, t } from "./texts.js";
 import { Writer, barList, curveOf, tableOf } from "./tour_parts.js";
 
 /** @typedef {{card: string, knob: string, language: string, cell: [number, number] | null}} TourState */
@@ -59,7 +60,8 @@ export class Lesson {
     return this.once(`${stack} ${layer} ${head}`, async () => {
       const { walk, error } = await this.host.ask(stack, layer, head);
       const found = walk && (await Walks.read(walk)).steps(stack, layer, head);
-      if (!found) throw new Error(error ?? walk?.note);
+      if (walk?.bits) this.known.set("bits", Promise.resolve(walk.bits)); // of the weights, where they are rounded
+      if (!found) throw new Error(error ?? lacking(walk));
       return Object.fromEntries(found.steps.map((step) => [step.id, step]));
     });
   }
@@ -153,6 +155,7 @@ export class TourView {
   async show(wanted, language, lesson) {
     /** @type {Card | string} */
     const card = await CARDS[this.card].show(lesson).catch((/** @type {Error} */ error) => error.message);
+    this.bits = await this.known.get("bits");
     if (wanted !== this.drawn) return;
     const { common, cards } = this.texts[language];
     this.write = new Writer(common, cards[this.card], language);
@@ -196,7 +199,7 @@ export class TourView {
     ];
     if (answer === undefined) return [...asked, element("p", { class: "note" }, write.common.predict)];
     const verdict = card.right.includes(answer) ? write.common.right : write.text(write.common.wrong, { right: write.any(card.right.map((at) => choices[at])) });
-    return [...asked, element("p", { class: "verdict", role: "status" }, ...[verdict].flat()), element("p", { class: "sentence" }, ...write.text(write.card.text, card.numbers)), ...this.settings(card, write), ...this.pictures(card, write, "cell")];
+    return [...asked, element("p", { class: "verdict", role: "status" }, ...[verdict].flat()), element("p", { class: "sentence" }, ...write.text(write.card.text, card.numbers)), ...this.settings(card, write), ...this.pictures(card, write, "cell"), ...(this.bits ? [element("p", { class: "note", lang: language }, t("rounded-weights", { bits: this.bits }))] : [])];
   }
 
   /** The menu of the tokens that the card can be about. @param {Card} card @param {Writer} write */

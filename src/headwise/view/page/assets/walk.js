@@ -8,8 +8,10 @@ import { element } from "./dom.js";
 import { FigureView } from "./figure.js";
 import { formula } from "./formula.js";
 import { Heatmap } from "./heatmap.js";
+import { named } from "./pieces.js";
 import { ScrollBox } from "./scroll.js";
-import { Walks } from "./steps.js";
+import { Walks, lacking } from "./steps.js";
+import { t } from "./texts.js";
 
 /** @typedef {import("./steps.js").Step} Step */
 /** @typedef {{stack: string, layer: number | null, head: number | null, step: string, cell: [number, number] | null}} WalkState */
@@ -21,14 +23,13 @@ import { Walks } from "./steps.js";
  */
 
 const SHARES = ["softmax", "probabilities"]; // numbers from 0 to 1
-const HIDDEN = { causal: "hidden by the causal mask", window: "hidden by the causal mask or outside the sliding window", local: "outside the sliding window" };
 
 export class WalkView {
   /** @param {WalkHost} host */
   constructor(host) {
     this.host = host;
     this.figure = new FigureView(host.figure, (stack, box) => this.enter(stack, box));
-    this.steps = element("div", { class: "steps", role: "group", "aria-label": "steps in this box" });
+    this.steps = element("div", { class: "steps", role: "group", "aria-label": t("walk-steps") });
     this.title = element("h2", {});
     this.sentence = element("p", { class: "sentence" });
     this.formula = element("div", { class: "formula" });
@@ -36,8 +37,8 @@ export class WalkView {
     this.stage = element("div", { class: "walk-numbers" });
     this.cellTitle = element("h3", {});
     this.cellText = element("div", {});
-    this.terms = new ScrollBox("terms of the calculation");
-    this.account = element("div", { class: "account", role: "group", "aria-label": "how this number was computed" }, element("div", { "aria-live": "polite" }, this.cellTitle, this.cellText), this.terms.node);
+    this.terms = new ScrollBox(t("walk-terms"));
+    this.account = element("div", { class: "account", role: "group", "aria-label": t("walk-account") }, element("div", { "aria-live": "polite" }, this.cellTitle, this.cellText), this.terms.node);
     this.note = element("p", { class: "note" });
     this.spoken = element("p", { class: "spoken", "aria-live": "polite" });
     const step = element("div", { class: "walk-step" }, this.title, this.sentence, this.formula, this.stage, this.legend);
@@ -90,7 +91,7 @@ export class WalkView {
     const found = walks?.steps(stack, layer, head) ?? null;
     this.walk = walks && found ? { of: wanted, walks, ...found } : null;
     this.shown = null;
-    if (!found) this.stage.replaceChildren(element("p", { class: "empty" }, error ?? walk?.note ?? ""));
+    if (!found) this.stage.replaceChildren(element("p", { class: "empty" }, error ?? lacking(walk)));
     else this.host.set({});
   }
 
@@ -124,9 +125,9 @@ export class WalkView {
     this.stage.replaceChildren(heatmap.node);
     this.drawLegend(step, heatmap, extent);
     this.steps.replaceChildren(...this.stepButtons(step, walk.steps));
-    const where = [stack, ...(step.layer === null ? [] : [`layer ${step.layer}`]), ...(step.head === null ? [] : [`head ${step.head}`])].join(", ");
-    this.figure.show(stack, step.id, walk.layer, `You are here: ${where}.`);
-    this.note.textContent = [walk.walks.data.note, walk.walks.rounded ? "Numbers on this page are rounded to three or four digits." : ""].filter(Boolean).join(" ");
+    const where = [t(`stack-${stack}`), ...(step.layer === null ? [] : [named(step.layer, "layer")]), ...(step.head === null ? [] : [named(step.head, "head")])].join(", ");
+    this.figure.show(stack, step.id, walk.layer, t("walk-here", { where }));
+    this.note.textContent = walk.walks.notes.join(" ");
     if (this.drawn) this.spoken.textContent = `${step.name}, ${where}. ${step.sentence}`;
     this.drawn = step.id;
   }
@@ -143,13 +144,14 @@ export class WalkView {
     const { rows, columns } = step.numbers;
     const share = SHARES.includes(step.operation);
     const hidden = step.operation === "scores" ? rows * columns - sum(step.rows.map((_, row) => mayAttend(step, row).length)) : 0;
-    const mask = hidden ? (HIDDEN[/** @type {"causal"} */ (step.settings.mask)] ?? "masked") : "";
-    const across = step.columns.length ? "columns are tokens" : "columns are dimensions";
-    const scale = share ? "Darker is more." : `Blue is above zero, orange below; the largest is ${written(extent)}.`;
-    this.legend.replaceChildren(`Rows are tokens, ${across}. ${share && this.theme === "dark" ? "Lighter is more." : scale}`, ...(mask ? [" ", element("span", { class: "hatched", "aria-hidden": "true" }), ` Hatched: ${mask}.`] : []), " Click a cell to see how it was computed.");
+    const by = step.settings.mask || "masked";
+    const mask = hidden ? t(`hidden-${by}`) : "";
+    const across = t(step.columns.length ? "walk-of-tokens" : "walk-of-dimensions");
+    const scale = share ? t(this.theme === "dark" ? "walk-lighter" : "walk-darker") : t("walk-signed", { largest: written(extent) });
+    this.legend.replaceChildren(`${across} ${scale}`, ...(mask ? [" ", element("span", { class: "hatched", "aria-hidden": "true" }), ` ${t("walk-hatched", { mask })}`] : []), ` ${t("walk-click")}`);
     heatmap.canvas.setAttribute("role", "application");
-    heatmap.canvas.setAttribute("aria-roledescription", "matrix");
-    heatmap.canvas.setAttribute("aria-label", `${step.name}: ${rows} rows, ${columns} columns${mask ? `, ${hidden} ${mask}` : ""}. Arrow keys move from cell to cell, Enter shows how a cell was computed.`);
+    heatmap.canvas.setAttribute("aria-roledescription", t("walk-matrix"));
+    heatmap.canvas.setAttribute("aria-label", t(mask ? "walk-cells-masked" : "walk-cells", { name: step.name, rows, columns, hidden, mask }));
   }
 
   /** @param {Step} step @param {WalkState} state */
@@ -187,7 +189,7 @@ export class WalkView {
     }
     if (!chosen) {
       this.account.dataset.cell = "";
-      this.cellTitle.textContent = "No cell is selected.";
+      this.cellTitle.textContent = t("walk-no-cell");
       this.cellText.replaceChildren();
       this.terms.node.hidden = true;
       return;
@@ -207,7 +209,7 @@ export class WalkView {
     const go = (/** @type {number} */ to, /** @type {string} */ text, /** @type {any} */ more) => element("button", { type: "button", disabled: to < 0 || to >= steps.length, onclick: () => this.host.set({ step: steps[to].id, cell: null }), ...more }, text);
     const box = this.figure.buttons.find((one) => one.stack === this.stackOf(/** @type {any} */ (this.state)) && one.box.holds(step.id));
     const here = steps.flatMap((other, number) => (box?.box.holds(other.id) || other === step ? [go(number, other.name, { "aria-pressed": String(other === step) })] : []));
-    return [go(at - 1, "← Back", { class: "way" }), ...here, go(at + 1, "Next →", { class: "way" })];
+    return [go(at - 1, t("walk-back"), { class: "way" }), ...here, go(at + 1, t("walk-next"), { class: "way" })];
   }
 
   /** Another step, from the keyboard. @param {number} by */
