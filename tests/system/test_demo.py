@@ -1,5 +1,6 @@
 """`headwise demo` from start to finish, with a model too small to be good."""
 
+import errno
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,6 +48,15 @@ def test_demo_trains_translates_and_plots(
         "--reference",
         f"{tmp_path}/corpus/test.tgt",
     ]
+
+
+def test_a_demo_on_a_full_disk(tmp_path: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    complaint = cli("demo", "--out", tmp_path / "demo").complaint
+    assert f"{tmp_path}/demo/corpus: cannot be written" in complaint and "free some disk space" in complaint
 
 
 def test_a_second_demo_does_not_train_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

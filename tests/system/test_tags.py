@@ -150,7 +150,7 @@ BAD = [
     ("a O\nb X\n", "a O\n\nc Y\n", "v.conll: line 3: unknown tag 'Y'"),
     ("\n", "a O\n", "t.conll: has no sentence"),
     ("a O\nb X\n", "", "v.conll: is empty"),
-    ("a O\nb X\n", "50%", "--valid 50%: the training files hold 1 sentences; leave some to train on"),
+    ("a O\nb X\n", "50%", "--valid 50%: the training files hold 1 sentence; leave some to train on"),
 ]
 
 

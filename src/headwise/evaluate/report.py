@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from headwise.errors import number_of
 from headwise.evaluate.bleu import METRICS, measures
 from headwise.evaluate.measure import Score, scores_as_json
 from headwise.evaluate.significance import Comparison, compare_two, comparison_as_json
@@ -106,7 +107,8 @@ def render_report(report: TranslationReport) -> str:
         if score.length:
             lines.append(f"{'':<{width}}          {describe_length(score)}")
     lines.append(
-        f"{report.n_sentences:,} sentences" + (f", {describe_search(report.decoding)}" if report.decoding else "")
+        f"{number_of(report.n_sentences, 'sentences')}"
+        + (f", {describe_search(report.decoding)}" if report.decoding else "")
     )
     for name, c in report.comparisons.items():
         lines.append(

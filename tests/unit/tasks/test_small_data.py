@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwise.cli import parse
+from headwise.errors import number_of
 from headwise.pytorch.tasks.job import TrainRequest
 from headwise.pytorch.tasks.parallel_text import MEASURED, few_training_pairs, few_validation_pairs, large_vocabulary
 
@@ -49,7 +50,9 @@ def test_the_warning_gives_the_figures_of_the_documentation() -> None:
 def test_validation_pairs(pairs: int, warns: bool) -> None:
     found = list(few_validation_pairs(pairs))
     assert len(found) == warns
-    assert all(f"--valid has {pairs:,} pairs, too few" in line and "--valid 500pairs" in line for line in found)
+    assert all(
+        f"--valid has {number_of(pairs, 'pairs')}, too few" in line and "--valid 500pairs" in line for line in found
+    )
 
 
 @pytest.mark.parametrize(

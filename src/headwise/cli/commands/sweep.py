@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headwise.cli.files import output
 from headwise.cli.options import device_option, files_option, ray_option, task_option
-from headwise.errors import UserError
+from headwise.errors import UserError, number_of
 from headwise.evaluate.pages.figures import render_figure
 from headwise.lab.results.curves import learning_curves, validation_table
 from headwise.lab.results.formats import FORMATS
@@ -60,7 +60,10 @@ def run(options: argparse.Namespace) -> None:
         options.device == "cuda",
         options.to_the_end,
     )
-    print(f"headwise: {len(trials)} runs of {train.max_steps:,} updates at most, into {out}", file=sys.stderr)
+    print(
+        f"headwise: {number_of(len(trials), 'runs')} of {number_of(train.max_steps, 'updates')} at most, into {out}",
+        file=sys.stderr,
+    )
     failed = sweep(wanted, options.ray)
     _compare([name for name in trials if name not in failed], out)
     if failed:

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from types import ModuleType
 
-from headwise.errors import UserError
+from headwise.errors import UserError, writing
 from headwise.lab.demo.english import write_english
 from headwise.lab.demo.moment import Moment, Part, random_moment
 from headwise.text.files.sources import Pair
@@ -112,9 +112,10 @@ def _generate_part(part: Part, n_pairs: int, seed: int) -> list[Pair]:
 
 def write_demo_corpus(corpus: DemoCorpus, folder: Path) -> dict[str, tuple[Path, Path]]:
     """Write `train.src`, `train.tgt`, `valid.src` ... into `folder`, a pair per line; the paths by part."""
-    folder.mkdir(parents=True, exist_ok=True)
     parts = {field.name: getattr(corpus, field.name) for field in fields(corpus)}
-    return {name: _write_part(pairs, folder / name) for name, pairs in parts.items()}
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        return {name: _write_part(pairs, folder / name) for name, pairs in parts.items()}
 
 
 def _write_part(pairs: list[Pair], stem: Path) -> tuple[Path, Path]:

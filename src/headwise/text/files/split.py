@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.errors import UserError
+from headwise.errors import UserError, number_of
 from headwise.text.files.corpus import Corpus, read_corpus
 from headwise.text.files.labelled_texts import read_labelled
 from headwise.text.files.sentences import EMPTY, SentenceKeys, pair_keys, sentence_key, splitmix64
@@ -57,7 +57,7 @@ class ValidationSize:
         """The number of pairs, or `what` the files hold, to hold out of `total`; at least one."""
         wanted = self.pairs or max(1, round(self.share * total))
         if wanted >= total:
-            raise UserError(f"{self}: the training files hold {total:,} {what}; leave some to train on")
+            raise UserError(f"{self}: the training files hold {number_of(total, what)}; leave some to train on")
         return wanted
 
 

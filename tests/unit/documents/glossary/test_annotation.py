@@ -47,7 +47,7 @@ def test_the_command_writes_a_corpus(tmp_path: Path, capsys: pytest.CaptureFixtu
     corpus, terms = [str(tmp_path / "a.en"), str(tmp_path / "a.de")], str(tmp_path / "terms.tsv")
     call = ["annotate", "--train", *corpus, "--glossary", terms, "--share", "1", "-o", str(tmp_path / "out.jsonl")]
     assert main(call) == 0
-    assert "2 pairs, 1 terms annotated in 1 sources" in capsys.readouterr().err
+    assert "2 pairs, 1 term annotated in 1 source" in capsys.readouterr().err
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["src"] for line in lines] == ["A ⟦ dog ⇒ Hund ⟧ runs .", "Two men ."]
     assert [line["tgt"] for line in lines] == ["Ein Hund rennt .", "Zwei Männer ."]
