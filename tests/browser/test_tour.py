@@ -263,6 +263,12 @@ def test_a_weight_of_zero_is_not_a_mask(page: Page, expected: Expected) -> None:
             assert numbers["chance"] == 1 / n
 
 
+def test_a_card_without_the_weights_of_a_large_model_has_no_number_of_them(page: Page) -> None:
+    shown = page.open(TEXT, "card=concat&knob=1", lambda step: replace(step, weight=None))
+    assert answered(shown, "concat").keys() == {"heads", "d_v", "width", "d_model"}
+    assert shown.locator(".choice-buttons").count() == 0
+
+
 def test_equal_weights_are_both_right(page: Page) -> None:
     """And two tokens of the same name have numbers."""
 
@@ -453,6 +459,7 @@ def test_other_families_have_the_cards_that_fit(new_page: Callable[..., Any], tm
     for card in names:
         numbers = answered(shown, card)
         assert all(value == value for value in numbers.values()), card
+        assert card != "norm" or ("mean" in numbers) == (family not in ("llama", "t5")), "whether it subtracts the mean"
         if card != names[-1]:
             shown.get_by_role("button", name="Next →").click()
 

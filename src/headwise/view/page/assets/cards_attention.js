@@ -207,7 +207,7 @@ export const ATTENTION_CARDS = {
       const joined = knob === "" ? rowsOf(concat) : rowsOf(concat).map((one) => one.map((value, column) => (ofHead(column) ? 0 : value)));
       const mixed = knob === "" ? rowsOf(output) : rowsOf(output).map((one, i) => minus(one, part[i]));
       const numbers = { heads, d_v, width, d_model: output.numbers.columns, head, change: lengthOf(part[row]) / lengthOf(rowOf(output, row)) };
-      const knobbed = output.weight ? setting : {};
+      const knobbed = output.weight ? setting : { variant: "unweighted" }; // of a large model
       return { ...numbersToChoose(width, d_v, heads + d_v), numbers, drawings: [redrawn("Concat", joined, concat), redrawn("Concat · Wᴼ", mixed, output)], rows: concat.rows, row, ...knobbed };
     },
   },
@@ -233,12 +233,13 @@ export const ATTENTION_CARDS = {
       const [x] = norm.operands.map((id) => steps[id]);
       const row = lesson.rowOf(norm);
       const values = rowOf(x, row);
-      const mean = norm.settings.kind === "layer" ? sum(values) / values.length : 0;
+      const layer = norm.settings.kind === "layer";
+      const mean = layer ? sum(values) / values.length : 0;
       const variance = sum(values.map((value) => (value - mean) ** 2)) / values.length;
       const deviation = Math.sqrt(variance);
       const normed = Math.sqrt(variance / (variance + norm.settings.eps));
       const numbers = { token: tokenOf(norm, row), mean, deviation, normed };
-      return { ...numbersToChoose(Math.round(normed), deviation, Math.sqrt(values.length)), numbers, drawings: [drawingOf("x", x), drawingOf("Norm(x)", norm)], rows: norm.rows, row };
+      return { ...numbersToChoose(Math.round(normed), deviation, Math.sqrt(values.length)), numbers, variant: layer ? undefined : "rms", drawings: [drawingOf("x", x), drawingOf("Norm(x)", norm)], rows: norm.rows, row };
     },
   },
   "feed-forward": {

@@ -158,7 +158,8 @@ export class TourView {
     this.bits = await this.known.get("bits");
     if (wanted !== this.drawn) return;
     const { common, cards } = this.texts[language];
-    this.write = new Writer(common, cards[this.card], language);
+    const texts = cards[this.card];
+    this.write = new Writer(common, typeof card === "string" ? texts : { ...texts, ...texts[card.variant ?? ""] }, language);
     this.bar(common, cards, language);
     const focused = focusOf(this.body);
     this.redraw = [];
