@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -46,27 +47,33 @@ SHOWN = """(data) => {
 
 def foreign(page: Any, language: str = "de", allowed: Sequence[str] = (), data: str = DATA) -> list[str]:
     """What a page shows or says that is no text of the catalogue."""
-    texts = TEXTS[language]
+    catalogue = TEXTS[language]
+    boxes = [text.split("\n") for key, text in catalogue.items() if key.startswith("figure-")]
+    joined = [" ".join(lines).replace("- ", "-") for lines in boxes]
+    labels = [
+        catalogue["figure-box"].format(stack=catalogue[f"stack-{stack}"], box=box)
+        for stack in ("encoder", "decoder")
+        for box in joined
+    ]
+    known = {*allowed, *labels, *chain.from_iterable(boxes)}
 
     def filled(text: str) -> str:
         """A pattern; a number with plural forms is written by one of them."""
 
         def value(name: re.Match[str]) -> str:
-            forms = [texts[form] for n in ("one", "other") if (form := f"{name[1]}.{n}") in texts]
+            forms = [catalogue[form] for n in ("one", "other") if (form := f"{name[1]}.{n}") in catalogue]
             return f"(?:{'|'.join(map(filled, forms))})" if forms else ".*"
 
         return re.sub(r"\\\{(\w+)\\\}", value, re.escape(text))
 
-    one = "|".join(filled(text) for text in texts.values() if re.search(r"[^\W\d_]", PLACEHOLDER.sub("", text)))
+    one = "|".join(filled(text) for text in catalogue.values() if re.search(r"[^\W\d_]", PLACEHOLDER.sub("", text)))
     pattern = f"(?:{one})(?: (?:{one}))*"
-    return [
-        text for text in page.evaluate(SHOWN, data) if text not in allowed and not re.fullmatch(pattern, text, re.S)
-    ]
+    return [text for text in page.evaluate(SHOWN, data) if text not in known and not re.fullmatch(pattern, text, re.S)]
 
 
 # Of a walk also the figure; formulas are the same in all languages, and tokens are data.
 WALK_DATA = DATA.replace(" svg,", "") + ", math, .terms tbody, .formula .numbers, .source, dialog"
-MATHEMATICS = re.compile(r"(?:exp|max|cos|sin|relu|gelu|silu|d_model|[μσγβWpos]|(?<=\d)e)+")
+MATHEMATICS = re.compile(r"(?:exp|max|cos|sin|relu|gelu_tanh|gelu|silu|d_model|[μσγβWpos]|(?<=\d)e)+")
 ENGLISH = re.compile(
     r"\b(the|of|and|is|this|its|rows?|layer|head|columns?|weights?|query|key|source|hidden|sum|token|add|here)\b"
 )
@@ -74,14 +81,7 @@ ENGLISH = re.compile(
 
 def foreign_in_walk(page: Any, allowed: Sequence[str] = ()) -> list[str]:
     """The same in a walk, and what is English in a text whose placeholders were filled."""
-    texts = TEXTS["de"]
-    boxes = [text.split("\n") for key, text in texts.items() if key.startswith("figure-")]
-    labels = [
-        f"{texts[f'stack-{stack}']}: {' '.join(lines).replace('- ', '-')}"
-        for stack in ("encoder", "decoder")
-        for lines in boxes
-    ]
-    found = foreign(page, "de", [*allowed, *labels, *(line for lines in boxes for line in lines)], WALK_DATA)
+    found = foreign(page, "de", allowed, WALK_DATA)
     shown = page.evaluate(SHOWN, WALK_DATA)
     return [text for text in found if re.search(r"[^\W\d_]", MATHEMATICS.sub("", text))] + [
         text for text in shown if text not in allowed and ENGLISH.search(text)
@@ -157,9 +157,12 @@ def test_the_exported_page_is_in_the_language_of_the_browser(
     page.click("#look")
     expect(page.locator(".walk-panel")).to_contain_text("die auf 8 Bit gerundet sind")
     assert foreign_in_walk(page) == []
+    page.click(f"text={TEXTS['de']['walk-next']}")
     page.select_option("#language", "fr")
     page.wait_for_selector(f"#guide:text-is('{TEXTS['fr']['open-tour']}')")
-    assert foreign(page, "fr") == []
+    expect(page.locator(".walk-panel h2")).to_have_text(TEXTS["fr"]["step-position-codes"])
+    page.click("#look")
+    assert foreign(page, "fr", data=WALK_DATA) == []
     page.click("#guide")
     assert "language=fr" in page.url
 

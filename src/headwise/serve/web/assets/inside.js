@@ -28,8 +28,9 @@ export class Inside {
     this.waiting = false;
   }
 
-  /** Show or hide the walk. @param {boolean} now */
-  open(now) {
+  /** Show or hide the walk. @param {boolean} now @param {Place} [place] */
+  open(now, place = this.place) {
+    this.place = place;
     this.panel.hidden = !now;
     this.button.setAttribute("aria-expanded", String(now));
     if (!now) return;

@@ -182,9 +182,10 @@ function openLater(figure) {
 function writeTexts() {
   translatePage();
   for (const one of to.options) one.textContent = targetName(one.value);
-  const toured = guide && !guide.panel.hidden;
+  const [toured, before] = [guide && !guide.panel.hidden, look];
   if (look) openLater(look.figure);
   if (toured) guide?.open(true);
+  if (before && !before.panel.hidden) look?.open(true, before.place);
   if (!start.disabled && chosen >= 0) choose(chosen);
   said();
 }
