@@ -1,4 +1,4 @@
-"""Errors that users can cause, the wording of messages, and nothing else.
+"""Errors that users can cause, and nothing else.
 
 At every boundary of the program (files, options, configuration, model folders) a problem becomes a `UserError`: one
 line with the place, the cause and the fix. The command line prints it and exits with code 2.
@@ -31,16 +31,6 @@ class NonFiniteError(UserError):
 def first_line(error: object) -> str:
     """The first line of an error of a library, for a message of one line."""
     return str(error).partition("\n")[0]
-
-
-def number_of(number: int, nouns: str) -> str:
-    """A number and what it counts, in the singular for one.
-
-    >>> number_of(1, "pairs"), number_of(2000, "pairs"), number_of(1, "entries")
-    ('1 pair', '2,000 pairs', '1 entry')
-    """
-    noun = re.sub("ies$", "y", nouns) if nouns.endswith("ies") else nouns.removesuffix("s")
-    return f"{number:,} {noun if number == 1 else nouns}"
 
 
 @contextmanager

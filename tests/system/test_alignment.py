@@ -82,11 +82,11 @@ def test_prune(cli: Callable[..., Any], model_path: Path, copied: Files, tmp_pat
         (["evaluate", "MODEL", "--source", "SRC", "--target", "SRC"], "--target is for --alignments"),
         (["evaluate", "MODEL", "--alignments", "GOLD"], "--alignments needs links to score"),
         (["evaluate", "--alignments", "SRC", "--hypothesis", "GOLD"], "pairs.src: line 1: 'a' is not a link"),
-        (["evaluate", "--alignments", "GOLD", "--hypothesis", "TWO"], f"links of 1 pairs, but gold of {PAIRS}"),
+        (["evaluate", "--alignments", "GOLD", "--hypothesis", "TWO"], f"links of 1 pair, but gold of {PAIRS}"),
         (["align", "MODEL", "--source", "SRC", "--target", "TWO"], "line n must belong to line n"),
         (
             ["align", "MODEL", "--source", "SRC", "--target", "SRC", "--choose", "TWO"],
-            f"has 1 lines, but there are {PAIRS}",
+            f"has 1 line, but there are {PAIRS}",
         ),
         (
             ["prune", "MODEL", "--heads", "99%", "--source", "SRC", "--target", "SRC", "--out", "OUT"],

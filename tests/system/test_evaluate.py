@@ -79,7 +79,7 @@ def test_a_file_of_translations_is_scored_as_the_model_is(
     short = tmp_path / "short.txt"
     short.write_text("a\n", encoding="utf-8")
     complaint = cli("evaluate", "--hypothesis", short, "--reference", reference).complaint
-    assert f"{short} has 1 lines but {reference} has 25" in complaint
+    assert f"{short} has 1 line but {reference} has 25" in complaint
 
 
 def test_the_best_length_penalty_is_kept_in_the_model(

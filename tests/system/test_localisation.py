@@ -179,7 +179,7 @@ def test_stored_translations_are_used_and_similar_ones_reported(cli: Cli, model_
 def test_a_memory_without_a_pair_is_refused_before_anything_is_written(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.po").write_text(catalogue([("open", "")]))
     ran = cli("train", "--recipe", "tiny", "--train", tmp_path / "a.po", "--valid", "5%", "--out", tmp_path / "m")
-    assert "has no translated pairs to train on (1 units: 0 pairs" in ran.complaint
+    assert "has no translated pairs to train on (1 unit: 0 pairs" in ran.complaint
     assert not (tmp_path / "m").exists()
 
 

@@ -433,7 +433,7 @@ def test_a_pruned_model_computes_what_the_masked_one_does(
     command = ["prune", made(family), "--heads", 1, "--out", out, *measured_on(family, source, tmp_path)]
     ran = cli(*command)
     assert ran.code == 0, ran.err
-    assert "without 1 heads" in ran.err and "this layout cannot have fewer heads" in ran.err
+    assert "without 1 head" in ran.err and "this layout cannot have fewer heads" in ran.err
     model, pruned, target = loaded(made(family)), loaded(out), [LABELLED[family]] if family in LABELLED else []
     with model.mask_heads(removed_heads(ran.err)):
         masked = loss_of(model, [source], target)

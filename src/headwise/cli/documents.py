@@ -21,7 +21,7 @@ from headwise.documents.pivot import PivotTranslator
 from headwise.documents.reading import read_document
 from headwise.documents.segment_memory import SegmentMemory, read_segment_memory
 from headwise.documents.unit import Document, Unit, plain, strings_only
-from headwise.errors import UserError, number_of
+from headwise.errors import UserError
 from headwise.models.translation.target_language import (
     TAGS,
     check_target,
@@ -31,6 +31,7 @@ from headwise.models.translation.target_language import (
     tagged_targets,
 )
 from headwise.runtime.search.translator import Translation
+from headwise.text.files.sources import count_of
 
 
 def fill_document(options: argparse.Namespace) -> None:
@@ -139,6 +140,6 @@ def fill_summary(units: int, filled: list[TranslatedUnit]) -> str:
     counts = count_units(units, filled)
     lines = "".join(f"\n  {count:>6,}  {warning}" for warning, count in count_warnings(filled).items())
     return (
-        f"{number_of(units, 'units')}: {counts['translated']:,} translated, {counts['left_open']:,} left open, "
-        f"{counts['kept']:,} kept as they were{lines}"
+        f"{count_of(units, 'unit')}: {counts['translated']:,} translated, {counts['left_open']:,} left open, "
+        f"{counts['kept']:,} kept unchanged{lines}"
     )

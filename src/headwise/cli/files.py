@@ -14,7 +14,7 @@ from typing import IO, TextIO, TypeVar, cast
 
 from headwise.errors import UserError, writing
 from headwise.text.files.corpus import LONGEST_LINE, decode_line, read_lines
-from headwise.text.files.sources import STANDARD_INPUT, display_name
+from headwise.text.files.sources import STANDARD_INPUT, count_of, display_name
 
 PACKED = (".bz2", ".xz", ".zst", ".zip", ".7z")  # compressed files that no command reads or writes
 
@@ -92,7 +92,7 @@ def not_too_long(lines: Iterable[str], name: str, done: int = 0) -> Iterator[str
     """The lines; `UserError` for one of more than `MOST_CHARACTERS`. Line numbers start behind `done`."""
     for number, line in enumerate(lines, done + 1):
         if len(line) > MOST_CHARACTERS:
-            has = f"line {number} has {len(line):,} characters, {MOST_CHARACTERS:,} at most"
+            has = f"line {number} has {count_of(len(line), 'character')}, {MOST_CHARACTERS:,} at most"
             raise UserError(f"{name}: {has}; write a sentence or a paragraph on each line")
         yield line
 

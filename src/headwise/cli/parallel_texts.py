@@ -13,7 +13,7 @@ from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
 from headwise.text.files.corpus import parse_corpora, read_lines, read_pairs, stands_alone
 from headwise.text.files.file_checks import check_files
-from headwise.text.files.sources import STANDARD_INPUT, display_name
+from headwise.text.files.sources import STANDARD_INPUT, count_of, display_name
 from headwise.text.prepared.prepared import spool
 
 
@@ -68,7 +68,7 @@ def parallel_texts(named: Sequence[NamedText], languages: Sequence[str] = ("", "
     columns = [read[one.path][one.is_target and len(read[one.path]) > 1] for one in named]
     for one, column in zip(named, columns, strict=True):
         if len(column) != len(columns[0]):
-            counts = f"{_name(named[0])} has {len(columns[0]):,} lines but {_name(one)} has {len(column):,}"
+            counts = f"{_name(named[0])} has {count_of(len(columns[0]), 'line')} but {_name(one)} has {len(column):,}"
             raise UserError(f"{counts}; line n must belong to line n")
     first, *others = [(path, sides[0]) for path, sides in read.items() if len(sides) > 1] or [("", [])]
     for path, sources in others:

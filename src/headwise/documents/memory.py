@@ -16,7 +16,7 @@ from headwise.documents.markup.placeholders import with_codes
 from headwise.documents.reading import read_document
 from headwise.documents.unit import Unit, UnitState, without_inline_codes
 from headwise.errors import UserError
-from headwise.text.files.sources import CachedCopy, Pair
+from headwise.text.files.sources import CachedCopy, Pair, count_of
 from headwise.text.prepared.cache import cache, draft_path
 from headwise.text.prepared.file_hashes import short_hash
 
@@ -34,8 +34,10 @@ class MemoryReport:
     def __str__(self) -> str:
         why = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.most_common())
         excluded = f"; excluded: {why}" if why else ""
-        many = f"{self.words[0]:,} and {self.words[1]:,} words, {self.with_markers:,} with placeholders or tags"
-        return f"{self.units:,} units: {self.kept:,} pairs ({many}){excluded}"
+        many = (
+            f"{self.words[0]:,} and {count_of(self.words[1], 'word')}, {self.with_markers:,} with placeholders or tags"
+        )
+        return f"{count_of(self.units, 'unit')}: {count_of(self.kept, 'pair')} ({many}){excluded}"
 
 
 def read_memory_pairs(paths: Sequence[str], languages: Sequence[str] = ("", "")) -> tuple[list[Pair], MemoryReport]:
@@ -53,7 +55,7 @@ def read_memory_pairs(paths: Sequence[str], languages: Sequence[str] = ("", ""))
                 continue
             pair, has_markers = _pair(unit)
             if pair in seen:
-                report.dropped["repeats"] += 1
+                report.dropped["repeated"] += 1
                 continue
             seen[pair] = None
             report.kept += 1

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 
 from headwise.errors import UserError
 from headwise.text.files.links import GoldLinks, Link
+from headwise.text.files.sources import count_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class AlignmentScore:
         """One line for people."""
         return (
             f"AER {self.aer:.1f}   precision {self.precision:.1f}   recall {self.recall:.1f}   "
-            f"{self.links:,} links, {self.sure:,} sure in gold, {self.pairs:,} pairs"
+            f"{count_of(self.links, 'link')}, {self.sure:,} sure in gold, {count_of(self.pairs, 'pair')}"
         )
 
 
@@ -52,7 +53,7 @@ def score_alignment(found: Sequence[Collection[Link]], gold: Sequence[GoldLinks]
     AER 25.0   precision 66.7   recall 100.0   3 links, 1 sure in gold, 1 pairs
     """
     if len(found) != len(gold):
-        raise UserError(f"links of {len(found):,} pairs, but gold of {len(gold):,}; line n belongs to line n")
+        raise UserError(f"links of {count_of(len(found), 'pair')}, but gold of {len(gold):,}; line n belongs to line n")
     n_found = n_sure = n_in_sure = n_in_possible = 0
     for pair, truth in zip(found, gold, strict=True):
         links = frozenset(pair)

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headwise.text.files.sources import count_of
+
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -63,7 +65,7 @@ class AnswerReport:
 
     def render(self) -> str:
         """One line for people, and a second one if there are questions without an answer."""
-        lines = [f"exact match {self.exact_match:.2%}, F1 {self.f1:.2%} over {self.questions:,} questions"]
+        lines = [f"exact match {self.exact_match:.2%}, F1 {self.f1:.2%} over {count_of(self.questions, 'question')}"]
         if self.without:
             lines.append(
                 f"F1 {self.f1_with:.2%} where there is an answer; {self.right_without:.2%} of {self.without:,} "

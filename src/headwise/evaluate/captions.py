@@ -6,6 +6,7 @@ from typing import Any
 
 from headwise.evaluate.bleu import corpus_scores
 from headwise.evaluate.measure import Score, scores_as_json
+from headwise.text.files.sources import count_of
 
 METRICS = ("BLEU", "chrF++")
 
@@ -26,7 +27,7 @@ class CaptionReport:
         """A report for people."""
         width = max(map(len, self.scores))
         lines = [f"{name:<{width}}  {one.score:6.2f}   {one.signature}" for name, one in self.scores.items()]
-        return "\n".join([*lines, f"{self.pictures:,} pictures, {self.captions:,} captions"])
+        return "\n".join([*lines, f"{count_of(self.pictures, 'picture')}, {count_of(self.captions, 'caption')}"])
 
 
 def caption_report(

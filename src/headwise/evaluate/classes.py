@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headwise.text.files.sources import count_of
+
 
 @dataclass(frozen=True)
 class ClassCount:
@@ -73,7 +75,7 @@ class LabelSetReport:
     def render(self) -> str:
         """A report for people."""
         head = f"micro F1 {self.micro_f1:.4f}, macro F1 {self.macro_f1:.4f}, all labels right {self.exact:.2%}"
-        return "\n".join([f"{head} ({self.texts:,} texts)", "", *class_table(self.classes, "label", "texts")])
+        return "\n".join([f"{head} ({count_of(self.texts, 'text')})", "", *class_table(self.classes, "label", "texts")])
 
 
 def class_table(classes: Mapping[str, ClassCount], name: str, true: str) -> list[str]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from headwise.errors import UserError
 from headwise.evaluate.measure import MeanScore, Signature
 from headwise.runtime.checkpoint.hub import FETCH, known_folder
+from headwise.text.files.sources import count_of
 
 COMET = "comet"
 DEFAULT = "Unbabel/wmt22-comet-da"  # the default of `comet-score`
@@ -49,7 +50,7 @@ class Comet:
         """The score of each line, and 1: their sums give a mean."""
         _check_references(self._name, len(streams))
         if len(sources) != len(lines):
-            counts = f"{len(lines)} translations and {len(sources)} sources"
+            counts = f"{len(lines)} translations and {count_of(len(sources), 'source')}"
             raise UserError(f"--metric {self._name} reads the source of each translation, too ({counts}): add --source")
         triples = zip(sources, lines, streams[0], strict=True)
         samples = [{"src": source, "mt": line, "ref": reference} for source, line, reference in triples]

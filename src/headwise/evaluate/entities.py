@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwise.evaluate.classes import ClassCount, class_table
-from headwise.text.files.sources import OUTSIDE_TAG
+from headwise.text.files.sources import OUTSIDE_TAG, count_of
 
 PREFIXES = ("B", "I", "E", "S")
 Entity = tuple[str, int, int]  # type, first word, end
@@ -66,7 +66,7 @@ class TagReport:
     def render(self) -> str:
         """A report for people."""
         head = f"entity F1 {self.all.f1:.2%}, precision {self.all.precision:.2%}, recall {self.all.recall:.2%}; "
-        head += f"accuracy of {self.words:,} words {self.accuracy:.2%}"
+        head += f"accuracy of {count_of(self.words, 'word')} {self.accuracy:.2%}"
         return "\n".join([head, "", *class_table(self.kinds, "entity", "true")])
 
 

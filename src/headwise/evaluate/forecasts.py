@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.text.files.sources import count_of
+
 
 @dataclass(frozen=True)
 class Errors:
@@ -35,7 +37,7 @@ class ForecastReport:
 
     def render(self) -> str:
         """A report for people."""
-        names = {"model": "model", "seasonal": f"value {self.season} rows before", "last": "last value"}
+        names = {"model": "model", "seasonal": f"value {count_of(self.season, 'row')} before", "last": "last value"}
         width = max(map(len, names.values()))
         lines = [f"{'':<{width}}     MAE     MSE  MAE (own units)  MSE (own units)"]
         for key, one in self.errors.items():
@@ -43,7 +45,7 @@ class ForecastReport:
                 f"{names[key]:<{width}}  {one.mae:6.4f}  {one.mse:6.4f}  {one.mae_original:15.4f}  "
                 f"{one.mse_original:15.4f}"
             )
-        lines.append(f"{self.target}, {self.n_windows:,} windows, {self.horizon} rows ahead")
+        lines.append(f"{self.target}, {count_of(self.n_windows, 'window')}, {count_of(self.horizon, 'row')} ahead")
         return "\n".join(lines)
 
 

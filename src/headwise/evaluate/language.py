@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from headwise.text.files.sources import count_of
+
 
 @dataclass(frozen=True)
 class Perplexity:
@@ -51,7 +53,7 @@ class LanguageReport(Perplexity):
     def render(self) -> str:
         """One line for people."""
         found = self.figures()
-        over = f"({self.tokens:,} tokens, {self.bytes:,} bytes; {windows_text(self.window, self.stride)})"
+        over = f"({count_of(self.tokens, 'token')}, {self.bytes:,} bytes; {windows_text(self.window, self.stride)})"
         loss = f"loss {self.loss:.4f} nats per token, {found['bits_per_byte']:.4f} bits per byte"
         return f"perplexity {found['perplexity']:.6g}, {loss} {over}"
 
@@ -94,5 +96,5 @@ class MaskedReport:
     def render(self) -> str:
         """One line for people."""
         found, reason = self.figures(), f": {self.reason}" if self.reason else ""
-        over = f"({self.tokens:,} masked of {self.read:,} tokens; read in {self.reading}{reason})"
+        over = f"({self.tokens:,} masked of {count_of(self.read, 'token')}; read in {self.reading}{reason})"
         return f"accuracy {found['accuracy']:.2%}, loss {found['loss']:.4f} nats per masked token {over}"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.errors import UserError
+from headwise.text.files.sources import count_of
 
 References = Sequence[str] | Sequence[Sequence[str]]
 
@@ -123,7 +124,7 @@ def _reference_streams(hypotheses: Sequence[str], references: References) -> lis
         if len(stream) != len(hypotheses):
             which = f"reference {number} has" if len(streams) > 1 else "the reference has"
             raise UserError(
-                f"{len(hypotheses)} hypotheses but {which} {len(stream)} lines; "
+                f"{len(hypotheses)} hypotheses but {which} {count_of(len(stream), 'line')}; "
                 "line n of one must belong to line n of the other"
             )
     return streams

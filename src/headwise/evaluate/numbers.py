@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.text.files.sources import count_of
+
 
 @dataclass(frozen=True)
 class RegressionReport:
@@ -26,7 +28,7 @@ class RegressionReport:
         """One line for people."""
         correlations = f"Pearson {self.pearson:.4f}, Spearman {self.spearman:.4f}"
         errors = f"mean absolute error {self.mae:.4g}, mean squared error {self.mse:.4g}"
-        return f"{correlations}, {errors} ({self.texts:,} texts)"
+        return f"{correlations}, {errors} ({count_of(self.texts, 'text')})"
 
 
 def regression_report(true: Sequence[float], predicted: Sequence[float]) -> RegressionReport:

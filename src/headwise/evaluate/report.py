@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from headwise.errors import number_of
 from headwise.evaluate.bleu import METRICS, measures
 from headwise.evaluate.measure import Score, scores_as_json
 from headwise.evaluate.significance import Comparison, compare_two, comparison_as_json
 from headwise.runtime.search.translator import Translation
+from headwise.text.files.sources import count_of
 
 
 @runtime_checkable
@@ -107,7 +107,7 @@ def render_report(report: TranslationReport) -> str:
         if score.length:
             lines.append(f"{'':<{width}}          {describe_length(score)}")
     lines.append(
-        f"{number_of(report.n_sentences, 'sentences')}"
+        f"{count_of(report.n_sentences, 'sentence')}"
         + (f", {describe_search(report.decoding)}" if report.decoding else "")
     )
     for name, c in report.comparisons.items():
@@ -127,7 +127,7 @@ def describe_length(score: Score) -> str:
     """
     length = score.length
     assert length
-    counts = f"{length.hypothesis:,} of {length.reference:,} tokens"
+    counts = f"{length.hypothesis:,} of {count_of(length.reference, 'token')}"
     return f"length ratio {length.ratio:.3f} ({counts}), brevity penalty {length.brevity_penalty:.3f}"
 
 

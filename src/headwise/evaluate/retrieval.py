@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from headwise.text.files.sources import count_of
+
 ROWS = 256  # queries compared at once
 
 
@@ -28,7 +30,7 @@ class RetrievalReport:
         """One line for people."""
         found = f"found first {self.accuracy:.2%}, among ten {self.recall_at_10:.2%}"
         rank = f"mean reciprocal rank {self.mrr:.4f}"
-        return f"{found}, {rank} ({self.queries:,} queries among {self.texts:,} texts)"
+        return f"{found}, {rank} ({self.queries:,} queries among {count_of(self.texts, 'text')})"
 
 
 def retrieval_report(

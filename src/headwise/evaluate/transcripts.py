@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headwise.errors import UserError, unknown
+from headwise.text.files.sources import count_of
 
 INSTALL = 'pip install "headwise[speech]"'
 PARENTHESES, BRACKETS = re.compile(r"\([^)]+?\)"), re.compile(r"[<\[][^>\]]*[>\]]")
@@ -42,7 +43,7 @@ class TranscriptReport:
         edits = f"{self.substitutions} substituted, {self.deletions} deleted, {self.insertions} inserted"
         rates = f"WER {self.wer:.2%} ({edits}; {self.wer_as_written:.2%} as written), CER {self.cer:.2%}"
         rates += ", English normalised" * (self.normalizer == ENGLISH)
-        return f"{rates} over {self.words:,} words of {self.recordings:,} recordings"
+        return f"{rates} over {count_of(self.words, 'word')} of {count_of(self.recordings, 'recording')}"
 
 
 def transcript_report(references: Sequence[str], written: Sequence[str], normalizer: str = BASIC) -> TranscriptReport:

@@ -22,6 +22,7 @@ from headwise.runtime.checkpoint.model_card import card_rows, read_rows
 from headwise.runtime.checkpoint.sidecar_files import SHORTLIST
 from headwise.runtime.checkpoint.trained import CARD, RUN
 from headwise.runtime.tokenizers.special_tokens import tokenizer_values
+from headwise.text.files.sources import count_of
 
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # names in safetensors: ours
 CODE = r"__(\w+)__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"  # language codes of M2M-100, NLLB and mBART
@@ -199,5 +200,5 @@ def _architecture(info: Mapping[str, Any]) -> str:
 def _stack(c: Mapping[str, Any]) -> str:
     fewer = f" ({c['n_kv_heads']} for keys and values)" if c.get("n_kv_heads", 0) not in (0, c["n_heads"]) else ""
     reach = f", at most {c['max_len']:,} positions" if c.get("max_len") else ""
-    layers = f"{c['n_layers']} layer{'s' * (c['n_layers'] > 1)}"
-    return f"{layers}, d_model {c['d_model']}, d_ff {c['d_ff']}, {c['n_heads']} heads{fewer}{reach}"
+    layers = count_of(c["n_layers"], "layer")
+    return f"{layers}, d_model {c['d_model']}, d_ff {c['d_ff']}, {count_of(c['n_heads'], 'head')}{fewer}{reach}"

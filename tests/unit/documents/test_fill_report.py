@@ -5,10 +5,12 @@ from collections import Counter
 
 import pytest
 
+from headwise.cli.documents import fill_summary
 from headwise.documents.fill import ICU_CHOICE, translation_steps
 from headwise.documents.fill_report import MOST_SKIPPED, fill_report
 from headwise.documents.not_translated import not_translated
 from headwise.documents.reading import parse_document
+from headwise.documents.segments import SentenceTranslation
 from headwise.documents.unit import Skipped
 
 
@@ -51,3 +53,38 @@ def test_texts_that_choose_among_texts_are_counted_in_every_format(name: str) ->
     report = fill_report(len(document.units), end.value.value, not_translated(document))
     assert report["warnings"] == {ICU_CHOICE: len(CHOICES)} and report["units"]["left_open"] == len(CHOICES)
     assert [row["source"] for row in report["texts"]] == [*CHOICES.values()]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("name", "before", "text", "kept", "after"),
+    [
+        ("a.html", "", "<p>A dog {n}</p>", "<p>12</p>", ""),
+        ("a.md", "", "A dog {n}\n\n", "12\n\n", ""),
+        (
+            "a.srt",
+            "",
+            "{n}\n00:00:0{n},000 --> 00:00:0{n},500\nA dog\n\n",
+            "9\n00:00:09,000 --> 00:00:09,500\n12\n\n",
+            "",
+        ),
+        ("a.po", "", 'msgid "A dog {n}"\nmsgstr ""\n\n', 'msgid "A cat"\nmsgstr "Une chat"\n\n', ""),
+        ("a.json", "{{", '"{n}": "A dog", ', '"n": "12", ', '"a": ""}}'),
+    ],
+)
+def test_the_summary_counts_what_was_translated_and_kept(
+    number: int, name: str, before: str, text: str, kept: str, after: str
+) -> None:
+    texts = "".join(text.replace("{n}", str(n)) for n in range(number))
+    content = f"{before}{texts}{kept}{after}".replace("{{", "{").replace("}}", "}")
+    document = parse_document(name, content.encode(), ("en", "fr"))
+    steps = translation_steps(document, "en", markers=False)
+    try:
+        request = next(steps)
+        filled = steps.send([SentenceTranslation("Un chien", n_tokens=(0, 2)) for _ in request.texts])
+    except StopIteration as end:
+        filled = end.value
+    rest = len(document.units) - number
+    units = "1 unit" if number + rest == 1 else f"{number + rest} units"
+    summary = fill_summary(len(document.units), filled)
+    assert summary.split("\n")[0] == f"{units}: {number} translated, 0 left open, {rest} kept unchanged"

@@ -37,7 +37,7 @@ def test_a_link_found_twice_counts_once() -> None:
 
 
 def test_other_numbers_of_pairs() -> None:
-    with pytest.raises(UserError, match="links of 1 pairs, but gold of 2"):
+    with pytest.raises(UserError, match="links of 1 pair, but gold of 2"):
         score_alignment([set()], [gold(set(), set())] * 2)
 
 

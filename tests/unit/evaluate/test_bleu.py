@@ -136,7 +136,7 @@ def test_json_form() -> None:
     ("hypotheses", "references", "message"),
     [
         (["a"], ["a", "b"], "1 hypotheses but the reference has 2 lines"),
-        (["a", "b"], [["a", "b"], ["a"]], "2 hypotheses but reference 2 has 1 lines"),
+        (["a", "b"], [["a", "b"], ["a"]], "2 hypotheses but reference 2 has 1 line"),
         (["a"], [], "the reference has 0"),
         ([], [], "no hypotheses"),
     ],

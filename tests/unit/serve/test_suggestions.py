@@ -31,7 +31,7 @@ def test_suggestions_are_training_pairs(tmp_path: Path) -> None:
         ("Two men talk.", "Zwei Männer reden."),
         (odd, odd.upper()),
     ]
-    assert report.units == 6 and report.dropped == Counter(repeats=3)
+    assert report.units == 6 and report.dropped == Counter(repeated=3)
 
 
 def test_line_ends_stay_as_they_are(tmp_path: Path) -> None:

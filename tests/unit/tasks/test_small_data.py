@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from headwise.cli import parse
-from headwise.errors import number_of
 from headwise.pytorch.tasks.job import TrainRequest
 from headwise.pytorch.tasks.parallel_text import MEASURED, few_training_pairs, few_validation_pairs, large_vocabulary
+from headwise.text.files.sources import count_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -51,7 +51,7 @@ def test_validation_pairs(pairs: int, warns: bool) -> None:
     found = list(few_validation_pairs(pairs))
     assert len(found) == warns
     assert all(
-        f"--valid has {number_of(pairs, 'pairs')}, too few" in line and "--valid 500pairs" in line for line in found
+        f"--valid has {count_of(pairs, 'pair')}, too few" in line and "--valid 500pairs" in line for line in found
     )
 
 

@@ -54,7 +54,7 @@ def test_links_out_of_range(link: tuple[int, int], message: str) -> None:
 
 
 def test_links_of_other_pairs() -> None:
-    with pytest.raises(UserError, match="f has 1 lines, but there are 2 pairs"):
+    with pytest.raises(UserError, match="f has 1 line, but there are 2 pairs"):
         check_links("f", [set()], ["a", "b"], ["c", "d"])
 
 

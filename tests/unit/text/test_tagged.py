@@ -52,7 +52,7 @@ def test_json(tmp_path: Path) -> None:
         ("a.conll", "\tO\n", "line 1 has a word without a tag, or a tag without a word"),
         ("a.conll", "\n\n", "a.conll: has no sentence"),
         ("a.conll", "", "a.conll: is empty"),
-        ("a.jsonl", '{"tokens": ["a"], "tags": []}\n', "line 1 has 1 tokens and 0 tags"),
+        ("a.jsonl", '{"tokens": ["a"], "tags": []}\n', "line 1 has 1 token and 0 tags"),
         ("a.jsonl", '{"tokens": ["a"], "tags": [0]}\n', 'line 1: "tags" must be a list of strings'),
         ("a.jsonl", '{"tokens": ["a", " "], "tags": ["O", "O"]}\n', '"tokens" must be a list of strings, none of them'),
         ("a.jsonl", '{"words": ["a"]}\n', '"tokens" must be a list of strings'),

@@ -10,9 +10,8 @@ from headwise.cli.corpus_files import corpus_output_option, pair_format, write_c
 from headwise.cli.options import corpus_option, document_languages, file_option, seed_option
 from headwise.documents.glossary.annotation import BEGIN, annotate_pairs
 from headwise.documents.glossary.files import read_glossary
-from headwise.errors import number_of
 from headwise.text.files.corpus import parse_corpora, read_pairs
-from headwise.text.files.sources import Pair
+from headwise.text.files.sources import Pair, count_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +48,6 @@ def run(options: argparse.Namespace) -> None:
     terms = read_glossary(options.glossary, options.languages)
     pairs = annotate_pairs(read_pairs(parse_corpora(options.train)), terms, options.share, options.seed)
     written = write_corpus(options.output, as_line, counted(pairs))
-    counts = f"{options.output}: {number_of(written, 'pairs')}, "
-    counts += f"{number_of(found['terms'], 'terms')} annotated in {number_of(found['sources'], 'sources')}"
+    annotated, sources = count_of(found["terms"], "term"), count_of(found["sources"], "source")
+    counts = f"{options.output}: {count_of(written, 'pair')}, {annotated} annotated in {sources}"
     print(f"{counts}\ntrain on them with: headwise train --train {shlex.quote(options.output)} ...", file=sys.stderr)

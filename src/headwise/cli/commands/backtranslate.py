@@ -10,8 +10,8 @@ from headwise.cli.corpus_files import corpus_output_option, line_translator, pai
 from headwise.cli.files import lines_of
 from headwise.cli.loading import model_or_ensemble
 from headwise.cli.options import TRANSLATION_MODEL, decode_options, decode_overrides, ensemble_options, files_option
-from headwise.errors import number_of
 from headwise.models.translation.backtranslation import back_translate
+from headwise.text.files.sources import count_of
 
 COMMON = (
     *("--text", "--output", "--tag", "--sample", "--beam-size", "--top-k", "--seed", "--compute", "--workers"),
@@ -38,8 +38,6 @@ def run(options: argparse.Namespace) -> None:
     lines = chain.from_iterable(lines_of(path, "backtranslate") for path in options.text)
     written = write_corpus(options.output, as_line, back_translate(lines, translate, options.tag, left_out))
     reasons = "".join(f"; left out {count:,} for: {reason}" for reason, count in left_out.items())
-    counts = (
-        f"{options.output}: {number_of(written, 'pairs')} of {number_of(written + left_out.total(), 'lines')}{reasons}"
-    )
+    counts = f"{options.output}: {count_of(written, 'pair')} of {count_of(written + left_out.total(), 'line')}{reasons}"
     more = f" {shlex.quote(options.output)}" + (f" --special {shlex.quote(options.tag)}" if options.tag else "")
     print(f"{counts}\ntrain on them and your pairs with: headwise train --train SRC TGT{more} ...", file=sys.stderr)

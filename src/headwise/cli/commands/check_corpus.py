@@ -18,6 +18,7 @@ from headwise.evaluate.corpus.page import survey_page
 from headwise.evaluate.corpus.report import TRAINING, VALIDATION, check_corpora, report_lines
 from headwise.text.files.corpus import Corpus
 from headwise.text.files.file_checks import check_files, parse_pairs
+from headwise.text.files.sources import count_of
 from headwise.text.files.split import parse_validation_size, split_corpora
 from headwise.text.prepared.prepared import spool
 
@@ -84,6 +85,6 @@ def _split_note(train: Sequence[Corpus], valid: Sequence[str]) -> Iterator[str]:
     if amount:
         parts = split_corpora(train, amount)
         yield (
-            f"headwise train --valid {amount.text} would take {parts.taken:,} pairs to validate on, and drop "
+            f"headwise train --valid {amount.text} would take {count_of(parts.taken, 'pair')} to validate on, and drop "
             f"{parts.dropped:,} others that share a sentence with them"
         )

@@ -8,6 +8,7 @@ from headwise.cli.loading import model_of
 from headwise.cli.options import ANY_MODEL, files_option, language_options, model_option, target_option
 from headwise.cli.parallel_texts import parallel_texts, source_text, target_text
 from headwise.errors import UserError
+from headwise.text.files.sources import count_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     count = parse_count(options.heads, len(all_heads(model.network)))
     removed = heads_by_layer(least_important(model.head_importance(*_inputs(options, model)), count))
     folder = model.prune(removed, options.out)
-    text = f"{folder}: without {count} heads, {dict(removed)}"
+    text = f"{folder}: without {count_of(count, 'head')}, {dict(removed)}"
     print(text if heads_can_go(model.config) else f"{text}; {ZEROED}", file=sys.stderr)
 
 

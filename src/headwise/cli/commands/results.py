@@ -27,6 +27,7 @@ from headwise.lab.results.formats import FORMATS
 from headwise.lab.results.hypotheses import EvaluationSet, Hypotheses, describe_decoding
 from headwise.lab.results.runs import Group, group_runs, other_differences, read_runs, without_training
 from headwise.lab.results.table import ResultsTable, check_baseline, score_table
+from headwise.text.files.sources import count_of
 
 NAME = re.compile(r"\w[\w.-]*")
 PICTURES = (".png", ".svg")
@@ -93,7 +94,10 @@ def _draw(options: argparse.Namespace, groups: list[Group]) -> None:
     picture = render_figure(learning_curves(groups, options.axis), Path(options.curves).suffix[1:].lower())
     with output(options.curves) as file:
         file.buffer.write(picture)
-    print(f"{options.curves}: learning curves of {sum(len(group.runs) for group in groups)} runs", file=sys.stderr)
+    print(
+        f"{options.curves}: learning curves of {count_of(sum(len(group.runs) for group in groups), 'run')}",
+        file=sys.stderr,
+    )
 
 
 def _scored(options: argparse.Namespace, groups: list[Group]) -> ResultsTable:

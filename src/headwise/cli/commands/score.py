@@ -23,6 +23,7 @@ from headwise.cli.parallel_texts import holds_pairs, parallel_texts, texts_to_sc
 from headwise.errors import UserError
 from headwise.evaluate.language import windows_text
 from headwise.evaluate.score import corpus_perplexity
+from headwise.text.files.sources import count_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +55,10 @@ def run(options: argparse.Namespace) -> None:
     records = [_record(one, token_log_probs=[*map(_finite, one.token_log_probs)]) for one in scores]
     _write_records(options.output, records)
     tokens = sum(len(score.token_log_probs) for score in scores)
-    print(f"perplexity {corpus_perplexity(scores):.6g} over {tokens:,} tokens, {len(scores):,} pairs", file=sys.stderr)
+    print(
+        f"perplexity {corpus_perplexity(scores):.6g} over {count_of(tokens, 'token')}, {count_of(len(scores), 'pair')}",
+        file=sys.stderr,
+    )
 
 
 def _score_text(options: argparse.Namespace, model: Any) -> None:
@@ -62,7 +66,7 @@ def _score_text(options: argparse.Namespace, model: Any) -> None:
     found = model.evaluate([options.source], options.stride, options.window)
     _write_records(options.output, [_record(found, tokens=found.tokens, window=found.window, stride=found.stride)])
     read = windows_text(found.window, found.stride)
-    print(f"perplexity {found.perplexity:.6g} over {found.tokens:,} tokens ({read})", file=sys.stderr)
+    print(f"perplexity {found.perplexity:.6g} over {count_of(found.tokens, 'token')} ({read})", file=sys.stderr)
 
 
 def _record(score: Any, **more: Any) -> dict[str, Any]:

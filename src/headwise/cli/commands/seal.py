@@ -7,6 +7,7 @@ from headwise.errors import UserError
 from headwise.runtime.checkpoint.hub import folder_of
 from headwise.runtime.checkpoint.layout import ADAPTER, CONFIG
 from headwise.runtime.checkpoint.manifest import MANIFEST, seal
+from headwise.text.files.sources import count_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -19,4 +20,4 @@ def run(options: argparse.Namespace) -> None:
     if not any((folder / name).is_file() for name in (CONFIG, ADAPTER)):
         raise UserError(f"{folder}: has no {CONFIG}, so it is no model folder; give the folder that holds it")
     names = seal(folder, again=True)
-    print(f"{folder / MANIFEST}: digests of {len(names)} files ({', '.join(names)})", file=sys.stderr)
+    print(f"{folder / MANIFEST}: digests of {count_of(len(names), 'file')} ({', '.join(names)})", file=sys.stderr)

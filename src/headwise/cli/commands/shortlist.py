@@ -6,9 +6,9 @@ import sys
 from headwise.cli.loading import translator_of
 from headwise.cli.options import TRANSLATION_MODEL, corpus_option, language_options, whole_number
 from headwise.config.data import TranslationData
-from headwise.errors import number_of
 from headwise.runtime.checkpoint.sidecar_files import write_shortlist
 from headwise.text.files.corpus import parse_corpora
+from headwise.text.files.sources import count_of
 from headwise.text.prepared.prepared import prepare, spool
 from headwise.text.prepared.shortlist import estimate_shortlist
 
@@ -31,4 +31,4 @@ def run(options: argparse.Namespace) -> None:
     corpus = prepare(spool(parse_corpora(options.train)), tokenizer, data)
     shortlist = estimate_shortlist(corpus, model.n_pieces, options.candidates, options.frequent)
     path = write_shortlist(model.path, shortlist, tokenizer)
-    print(f"{path}: trained on {number_of(len(corpus), 'pairs')}; use it with --shortlist", file=sys.stderr)
+    print(f"{path}: trained on {count_of(len(corpus), 'pair')}; use it with --shortlist", file=sys.stderr)

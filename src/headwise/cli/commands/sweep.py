@@ -7,13 +7,14 @@ from pathlib import Path
 
 from headwise.cli.files import output
 from headwise.cli.options import device_option, files_option, ray_option, task_option
-from headwise.errors import UserError, number_of
+from headwise.errors import UserError
 from headwise.evaluate.pages.figures import render_figure
 from headwise.lab.results.curves import learning_curves, validation_table
 from headwise.lab.results.formats import FORMATS
 from headwise.lab.results.runs import group_runs, read_runs
 from headwise.runtime.checkpoint.hub import folder_of
 from headwise.serve.cluster.sweep import Sweep, sweep, trials_from
+from headwise.text.files.sources import count_of
 
 TABLE, CURVES = "results.md", "curves.svg"
 
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
         options.to_the_end,
     )
     print(
-        f"headwise: {number_of(len(trials), 'runs')} of {number_of(train.max_steps, 'updates')} at most, into {out}",
+        f"headwise: {count_of(len(trials), 'run')} of {count_of(train.max_steps, 'update')} at most, into {out}",
         file=sys.stderr,
     )
     failed = sweep(wanted, options.ray)

@@ -16,6 +16,7 @@ from headwise.documents.markup.markup import Element, Source, same_language
 from headwise.documents.unit import plain, strings_only
 from headwise.errors import UserError
 from headwise.text.files.corpus import unreadable
+from headwise.text.files.sources import count_of
 
 MAX_FILE_BYTES = 64 << 20  # bytes of a file
 MAX_TERMS, MAX_LANGUAGES = 200_000, 500  # terms, and languages of a file
@@ -57,7 +58,7 @@ def read_glossary(path: str | Path, languages: Sequence[str] = ("", "")) -> list
     if not terms:
         raise UserError(f"{name}: no terms found; write lines of source TAB target")
     if len(terms) > MAX_TERMS:
-        raise UserError(f"{name}: {len(terms):,} terms, at most {MAX_TERMS:,}; keep those in the text")
+        raise UserError(f"{name}: {count_of(len(terms), 'term')}, at most {MAX_TERMS:,}; keep those in the text")
     return terms
 
 

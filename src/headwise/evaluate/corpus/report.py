@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwise.config.data import PairData
-from headwise.errors import number_of
 from headwise.evaluate.corpus.characters import position, scripts, visible
 from headwise.evaluate.corpus.count import SIDES, Counted, FoundRows, SideCounts, count_pairs
 from headwise.evaluate.corpus.findings import Leak, Survey, find_leaks, survey, word_odds
 from headwise.text.files.corpus import Corpus
 from headwise.text.files.file_checks import file_warnings, shortened
-from headwise.text.files.sources import Pair
+from headwise.text.files.sources import Pair, count_of
 from headwise.text.tokens.tokenizer import Tokenizer
 
 TRAINING, VALIDATION = "training", "validation"
@@ -81,7 +80,7 @@ def _set_lines(one: Survey) -> Iterator[str]:
     counted = one.counted
     files = ", ".join(map(str, counted.corpora))
     kept = f", {one.kept:,} after what training drops" if one.kept < len(counted) else ""
-    yield f"{counted.name}: {files}: {number_of(len(counted), 'pairs')}{kept}"
+    yield f"{counted.name}: {files}: {count_of(len(counted), 'pair')}{kept}"
     for name, side in zip(SIDES, counted.sides, strict=True):
         facts = (
             f"{what}: {value}" if what == "scripts" else f"{value} {what}"

@@ -16,6 +16,7 @@ from headwise.lab.study.claim import distinct
 from headwise.lab.study.finding import Finding, networks_trained
 from headwise.lab.study.markdown import as_markdown
 from headwise.lab.study.statement import Result
+from headwise.text.files.sources import count_of
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b2530; --soft: #5c6670; --paper: #ffffff; --card: #f4f6f8; --line: #d5dae0;
@@ -153,7 +154,7 @@ def _trained(finding: Finding) -> str:
 def _facts(finding: Finding) -> str:
     seeds = len(distinct(finding.rows, "seed")) if finding.rows else 0
     spread = "; lines are medians, bands and brackets run from the lowest seed to the highest" * (seeds > 1)
-    measured = f"{seeds} seed{'s' * (seeds != 1)}{spread}; measured in {_duration(finding.seconds)}. " * (seeds > 0)
+    measured = f"{count_of(seeds, 'seed')}{spread}; measured in {_duration(finding.seconds)}. " * (seeds > 0)
     return f'<p class="soft">{measured}Source of the claim: {escape(finding.claim.source)}.</p>'
 
 

@@ -21,6 +21,7 @@ from headwise.lab.study.machine import describe_machine
 from headwise.lab.study.report import Finding, write_report
 from headwise.lab.study.units import Unit, measure_all, read_unit, seed_units, tuning_units
 from headwise.runtime.allocator import keep_freed_memory
+from headwise.text.files.sources import count_of
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Estimated:
         """
         minutes = max(1, round(self.seconds / 60))
         shown = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-        return f"{self.units} measurement{'s' * (self.units != 1)}, about {shown}"
+        return f"{count_of(self.units, 'measurement')}, about {shown}"
 
 
 def request_of(
@@ -104,7 +105,7 @@ def measure_rounds(claims: Sequence[Claim], request: StudyRequest, work: Path, m
     total = estimate(claims, request, work, machine)
     look = "{l_bar}{bar}| {elapsed} done, {remaining} left"
     with tqdm(total=total.seconds, bar_format=look, disable=None, smoothing=0.1) as bar:
-        bar.write(f"To measure: {total} on {request.jobs} idle core{'s' * (request.jobs > 1)}", file=sys.stderr)
+        bar.write(f"To measure: {total} on {count_of(request.jobs, 'idle core')}", file=sys.stderr)
         for second in (False, True):
             units = [unit for claim in claims for unit in _round(claim, request, work, machine, second)]
             for unit in measure_all(units, work, machine, request.jobs):

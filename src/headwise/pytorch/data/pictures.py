@@ -112,7 +112,7 @@ def hold_out_pictures(
     names = {one.label: 0 for one in first}
     numbers = {name: number for number, name in enumerate(names)} if stratified else names
     labels = np.array([numbers[one.label] for one in first], np.int64)
-    taken, dropped = choose_pairs(keys, keys, labels, size.of(len(first), "images"))
+    taken, dropped = choose_pairs(keys, keys, labels, size.of(len(first), "image"))
     if (taken | dropped).all():
         raise UserError(f"{size}: every image equals a validation image, so none is left to train on; hold out fewer")
     valid = {one.path for one, chosen in zip(first, taken, strict=True) if chosen}

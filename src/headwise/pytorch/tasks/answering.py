@@ -164,7 +164,7 @@ def _files(request: TrainRequest) -> tuple[list[Question], list[Question], dict[
     if not (amount := parse_validation_size(request.valid)):
         return train, list(chain.from_iterable(map(read_questions, request.valid))), {}
     contexts = list(dict.fromkeys(one.context for one in train))
-    share = amount.of(len(train), "questions") / len(train)
+    share = amount.of(len(train), "question") / len(train)
     if len(contexts) < 2:
         raise UserError(f"--valid {amount.text}: all questions have the same context; name a validation file")
     _, held_out = hold_out_examples(contexts, min(len(contexts) - 1, max(1, round(share * len(contexts)))))

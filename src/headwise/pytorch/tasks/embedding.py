@@ -178,7 +178,7 @@ def _files(request: TrainRequest) -> tuple[list[Texts], list[Texts], dict[str, A
     if not amount:
         valid = read_contrastive(request.valid)
         return train, valid, {}
-    rest, valid = hold_out_examples(train, amount.of(len(train), "lines"))
+    rest, valid = hold_out_examples(train, amount.of(len(train), "line"))
     held = {text for line in valid for text in line[:2]}
     kept = [line for line in rest if not held & {*line[:2]}]
     if not kept:

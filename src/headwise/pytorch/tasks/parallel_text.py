@@ -14,7 +14,7 @@ from headwise.config.model import longest_sequence
 from headwise.config.settings import RunConfig
 from headwise.device import usable_cores
 from headwise.documents.memory import memories_as_tsv
-from headwise.errors import UserError, number_of
+from headwise.errors import UserError
 from headwise.pytorch.data.streamed_pairs import StreamedPairs, train_on_first_pairs
 from headwise.pytorch.tasks.job import TrainRequest, base_names, held_out_entry, hold_out, notify
 from headwise.pytorch.tasks.streamed_text import streamed_pairs
@@ -22,7 +22,7 @@ from headwise.runtime.checkpoint.hub import FETCH
 from headwise.runtime.checkpoint.model_card import headwise_command
 from headwise.text.files.corpus import Corpus, parse_corpora
 from headwise.text.files.file_checks import file_warnings, leakage_warnings, parse_pairs
-from headwise.text.files.sources import STREAM_PREFIX, display_name, names_of
+from headwise.text.files.sources import STREAM_PREFIX, count_of, display_name, names_of
 from headwise.text.prepared.batch_planning import Pairs
 from headwise.text.prepared.mixing import CorpusShare, Mixture, pairs_per_epoch
 from headwise.text.prepared.prepared import PreparedCorpus, prepare, spool, train_tokenizer
@@ -164,9 +164,10 @@ def few_training_pairs(request: TrainRequest, pairs: int) -> Iterator[str]:
         files = ["--train", *train, "--valid", *valid, "--out", f"{request.out}-tuned"]
         languages = ["--languages", "-".join(request.languages)] if all(request.languages) else []
         yield (
-            f"warning: --train has {number_of(pairs, 'pairs')}, few for training from scratch: with "
-            f"{nearest:,} pairs of captions, `tiny` had a BLEU of {scratch}, and a pretrained model that was fine-tuned "
-            f"{tuned}. With a model for your languages, such as {FETCH}Helsinki-NLP/opus-mt-en-de, compare: {headwise_command()} tune MODEL "
+            f"warning: --train has {count_of(pairs, 'pair')}, few for training from scratch: with "
+            f"{nearest:,} pairs of captions, `tiny` had a BLEU of {scratch}, and a pretrained model that was "
+            f"fine-tuned {tuned}. With a model for your languages, such as {FETCH}Helsinki-NLP/opus-mt-en-de, "
+            f"compare: {headwise_command()} tune MODEL "
             f"{shlex.join([*files, *languages])}"
         )
 
@@ -175,7 +176,7 @@ def few_validation_pairs(pairs: int) -> Iterator[str]:
     """A warning about a small validation set."""
     if pairs < VALIDATION_PAIRS:
         yield (
-            f"warning: --valid has {number_of(pairs, 'pairs')}, too few to compare models (at least "
+            f"warning: --valid has {count_of(pairs, 'pair')}, too few to compare models (at least "
             f"{VALIDATION_PAIRS}): its loss and BLEU may be off by several points; hold out more, for "
             "example --valid 500pairs"
         )

@@ -27,6 +27,7 @@ from headwise.models.model import Model
 from headwise.pytorch.tasks.job import Job, MakeJob, TrainRequest
 from headwise.pytorch.training.extra_dropout import DropoutRates, add_dropout
 from headwise.runtime.checkpoint.read import read_folder
+from headwise.text.files.sources import count_of
 
 EXTRA_DROPOUT = {  # in config.json, besides the paper's dropout
     "attention_dropout": "attention",
@@ -136,8 +137,8 @@ def xlnet_rows(model: Model) -> dict[str, str]:
 
 def stack_rows(model: Model, family: str, stack: Any, vocab_size: int) -> dict[str, str]:
     """The rows of the model card for one stack of layers and a vocabulary."""
-    sizes = f"d_model {stack.d_model}, d_ff {stack.d_ff}, {stack.n_heads} heads"
-    architecture = f"{family}: {stack.n_layers} layer{'s' * (stack.n_layers > 1)}, {sizes}"
+    sizes = f"d_model {stack.d_model}, d_ff {stack.d_ff}, {count_of(stack.n_heads, 'head')}"
+    architecture = f"{family}: {count_of(stack.n_layers, 'layer')}, {sizes}"
     return {"architecture": architecture, **(vocabulary_row(model, vocab_size) if vocab_size else {})}
 
 

@@ -144,7 +144,7 @@ def _files(request: TrainRequest) -> tuple[list[TaggedSentence], list[TaggedSent
     """Training and validation sentences, and the entry of config.json for held-out sentences."""
     train = list(chain.from_iterable(map(read_tagged, request.train)))
     if amount := parse_validation_size(request.valid):
-        rest, valid = hold_out_examples(train, amount.of(len(train), "sentences"))
+        rest, valid = hold_out_examples(train, amount.of(len(train), "sentence"))
         held = {one.words for one in valid}
         kept = [one for one in rest if one.words not in held]
         if not kept:

@@ -19,6 +19,7 @@ from headwise.runtime.search.translator import CHUNK_LINES, Translation
 from headwise.serve.cluster.actors import ClusterExecutor, MachineUnusable
 from headwise.serve.cluster.folders import ClusterFolder
 from headwise.serve.cluster.shards import ReadRow, ResultShards
+from headwise.text.files.sources import count_of
 from headwise.text.prepared.processes import ordered_results
 from headwise.version import __version__
 
@@ -114,4 +115,4 @@ def with_progress(results: Iterator[Any], actors: ClusterExecutor) -> Iterator[A
         yield result
         if time.monotonic() - reported > REPORT_SECONDS and not sys.stderr.isatty():
             reported = time.monotonic()
-            print(f"headwise: {count:,} lines done on {actors.size} workers", file=sys.stderr)
+            print(f"headwise: {count_of(count, 'line')} done on {count_of(actors.size, 'worker')}", file=sys.stderr)

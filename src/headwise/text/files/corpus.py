@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from headwise.errors import UserError
 from headwise.text.files.hugging_face import read_hugging_face
-from headwise.text.files.sources import HF_PREFIX, STANDARD_INPUT, Pair, display_name, text_field
+from headwise.text.files.sources import HF_PREFIX, STANDARD_INPUT, Pair, count_of, display_name, text_field
 
 RawLines = Callable[
     [str], Iterator[bytes]
@@ -144,7 +144,7 @@ def empty(path: str) -> UserError:
 def misaligned(src_path: str, src_count: int, tgt_path: str, tgt_count: int) -> UserError:
     """The error for two files with different line counts."""
     return UserError(
-        f"{display_name(src_path)} has {src_count} lines but {display_name(tgt_path)} has {tgt_count}; "
+        f"{display_name(src_path)} has {count_of(src_count, 'line')} but {display_name(tgt_path)} has {tgt_count}; "
         "line i of one must translate line i of the other: align the files again"
     )
 

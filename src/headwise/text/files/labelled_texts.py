@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from headwise.errors import UserError, unknown
 from headwise.text.files.corpus import Corpus, RawLines, read_lines
-from headwise.text.files.sources import HF_PREFIX, display_name
+from headwise.text.files.sources import HF_PREFIX, count_of, display_name
 
 Label = TypeVar("Label")
 FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text TAB label' on every line"}
@@ -42,7 +42,7 @@ def read_examples(
         *texts, label = line.split("\t")
         location = f"{display_name(path)}: line {number}"
         if len(texts) != n_texts:
-            tabs = f"{len(texts)} tab{'s' * (len(texts) > 1)}" if texts else "no tab"
+            tabs = count_of(len(texts), "tab") if texts else "no tab"
             raise UserError(f"{location} has {tabs}; {FORMATS[n_texts]}")
         if not (label.strip() or unlabelled):
             raise UserError(f"{location} has an empty label; {FORMATS[n_texts]}, or remove the line")

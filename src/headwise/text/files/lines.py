@@ -15,7 +15,7 @@ import numpy as np
 
 from headwise.text.files.corpus import read_lines
 from headwise.text.files.documents import DocumentTokenizer, has_documents
-from headwise.text.files.sources import display_name
+from headwise.text.files.sources import count_of, display_name
 
 SAMPLE = 10_000  # lines at the start of each file that decide
 TOGETHER = 100  # lines tokenised at once
@@ -66,7 +66,7 @@ def _reason_for_blocks(lines: Sequence[str], tokenizer: DocumentTokenizer, room:
     for at in range(0, len(filled), TOGETHER):  # documents are recognised by the first ones
         longest = max(map(len, tokenizer.encode_batch(filled[at : at + TOGETHER])))
         if longest > room:
-            return f"a line has {longest:,} tokens, and {room:,} fit"
+            return f"a line has {count_of(longest, 'token')}, and {room:,} fit"
     is_list = filled == sorted(filled)  # neighbours are similar because they are sorted
     related = not is_list and neighbours_similarity(filled) > SIGNIFICANT
     return "neighbouring lines share many words" if related else ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from headwise.errors import UserError
 from headwise.text.files.corpus import read_lines
-from headwise.text.files.sources import display_name
+from headwise.text.files.sources import count_of, display_name
 
 Link = tuple[int, int]
 Links = frozenset[Link]
@@ -80,8 +80,8 @@ def check_links(path: str, links: Sequence[Collection[Link]], sources: Sequence[
     """`UserError` if links do not match the texts: wrong number of pairs, or a word number out of range."""
     if len(links) != len(sources):
         raise UserError(
-            f"{display_name(path)} has {len(links):,} lines, but there are {len(sources):,} pairs; line n must belong "
-            "to pair n, and a pair without links is an empty line"
+            f"{display_name(path)} has {count_of(len(links), 'line')}, but there are {len(sources):,} pairs; "
+            "line n must belong to pair n, and a pair without links is an empty line"
         )
     for number, (pair, src, tgt) in enumerate(zip(links, sources, targets, strict=True), start=1):
         words = len(src.split()), len(tgt.split())

@@ -30,7 +30,7 @@ def file_and_text(line: str, location: str, advice: str) -> tuple[str, str]:
     """The two columns of a line `file TAB text`, stripped; `UserError` for another number of columns."""
     columns = line.split("\t")
     if len(columns) != 2:
-        tabs = f"{len(columns) - 1} tabs" if len(columns) > 1 else "no tab"
+        tabs = count_of(len(columns) - 1, "tab") if len(columns) > 1 else "no tab"
         raise UserError(f"{location} has {tabs}; {advice}")
     return columns[0].strip(), columns[1].strip()
 
@@ -52,6 +52,15 @@ class CachedCopy(str):
         copy = super().__new__(cls, path)
         copy.names = tuple(names)
         return copy
+
+
+def count_of(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun in messages.
+
+    >>> count_of(1, "unit"), count_of(2048, "unit"), count_of(0, "query", "queries")
+    ('1 unit', '2,048 units', '0 queries')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def display_name(path: str) -> str:

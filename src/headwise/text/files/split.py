@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.errors import UserError, number_of
+from headwise.errors import UserError
 from headwise.text.files.corpus import Corpus, read_corpus
 from headwise.text.files.labelled_texts import read_labelled
 from headwise.text.files.sentences import EMPTY, SentenceKeys, pair_keys, sentence_key, splitmix64
-from headwise.text.files.sources import STANDARD_INPUT, CachedCopy, Pair, display_name, names_of
+from headwise.text.files.sources import STANDARD_INPUT, CachedCopy, Pair, count_of, display_name, names_of
 from headwise.text.prepared.cache import cache, checked_folder, is_intact
 from headwise.text.prepared.file_hashes import HashedFiles, hash_corpora, short_hash
 from headwise.text.prepared.prepared import META, spool
@@ -53,11 +53,11 @@ class ValidationSize:
     def __str__(self) -> str:
         return f"{self.option} {self.text}"
 
-    def of(self, total: int, what: str = "pairs") -> int:
-        """The number of pairs, or `what` the files hold, to hold out of `total`; at least one."""
+    def of(self, total: int, noun: str = "pair") -> int:
+        """The number of pairs, or what `noun` says, to hold out of `total`; at least one."""
         wanted = self.pairs or max(1, round(self.share * total))
         if wanted >= total:
-            raise UserError(f"{self}: the training files hold {number_of(total, what)}; leave some to train on")
+            raise UserError(f"{self}: the training files hold {count_of(total, noun)}; leave some to train on")
         return wanted
 
 
@@ -186,7 +186,7 @@ def _choose(
 ) -> tuple[Flags, Flags]:
     """Which pairs of the files are validation pairs, and which are dropped."""
     src, tgt, labels = _keys(corpora, labelled)
-    valid, dropped = choose_pairs(src, tgt, labels, size.of(len(src), "texts" if labelled else "pairs"))
+    valid, dropped = choose_pairs(src, tgt, labels, size.of(len(src), "text" if labelled else "pair"))
     sides = _keys(added, labelled)[:2]
     shared = np.isin(sides, np.concatenate([src[valid], tgt[valid]])).any(0)
     return np.concatenate([valid, np.zeros_like(shared)]), np.concatenate([dropped, shared])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headwise.errors import UserError
 from headwise.text.files.corpus import json_object, read_lines
 from headwise.text.files.labelled_texts import check_class, count_classes
-from headwise.text.files.sources import display_name
+from headwise.text.files.sources import count_of, display_name
 
 FORMAT = "write 'word TAB tag' on every line, and an empty line between sentences"
 JSON = '{"tokens": ["...", "..."], "tags": ["...", "..."]}'
@@ -65,7 +65,9 @@ def _read_json(path: str) -> Iterator[TaggedSentence]:
         record = json_object(line, location, JSON)
         words, tags = (_strings(record.get(key), f'{location}: "{key}"') for key in ("tokens", "tags"))
         if len(words) != len(tags):
-            raise UserError(f"{location} has {len(words)} tokens and {len(tags)} tags; give every token one tag")
+            raise UserError(
+                f"{location} has {count_of(len(words), 'token')} and {len(tags)} tags; give every token one tag"
+            )
         if words:
             yield TaggedSentence(words, tags, (number,) * len(words))
 
