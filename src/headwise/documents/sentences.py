@@ -69,7 +69,9 @@ def _ends(line: str, code_of: Mapping[str, Code], language: str) -> Iterator[int
     """Where the sentences of a line end: as in the text that a reader sees, without the codes of formats."""
     shown, places = _shown(line, code_of)
     for end in accumulate(_limited(shown, _sizes(BLANK.sub(" ", shown), language))):
-        last = len(shown[:end].rstrip()) - 1
+        last = end - 1
+        while last >= 0 and shown[last].isspace():
+            last -= 1
         yield _behind_codes(line, places[last] + 1 if last >= 0 else 0, code_of) if end < len(shown) else len(line)
     if not shown:
         yield len(line)
@@ -105,7 +107,9 @@ def _behind_codes(line: str, end: int, code_of: Mapping[str, Code]) -> int:
             end = at + 1
         elif code or not line[at].isspace():
             break
-    return len(line) - len(line[end:].lstrip())
+    while end < len(line) and line[end].isspace():
+        end += 1
+    return end
 
 
 def _sizes(line: str, language: str) -> Iterator[int]:
