@@ -24,7 +24,7 @@ from turns import Spread, spread, take_turns
 
 import headwise
 from headwise.evaluate.report import TranslationReport, evaluate_model
-from headwise.lab.study.translation import LONGEST, bleu_by_length
+from headwise.lab.study.translators import ALL, LONGEST, bleu_by_length
 
 RECIPES = ("paper-tiny", "conv", "bahdanau", "luong", "lstm", "gru", "rnn")
 TARGET_BLEU = 30.0
@@ -103,7 +103,8 @@ def speeds(runs: list[Run], sources: list[str]) -> dict[str, Spread]:
 def by_length(run: Run, sources: list[str], references: list[str]) -> list[dict[str, Any]]:
     """BLEU of each bucket of source length."""
     outputs = [translation.text for translation in run.model.translate(sources)]
-    return bleu_by_length(list(zip(sources, references, strict=True)), outputs, ENDS)
+    rows = bleu_by_length(list(zip(sources, references, strict=True)), outputs, ENDS)
+    return [row for row in rows if row["bucket"] != ALL]
 
 
 def length_table(found: dict[str, list[dict[str, Any]]]) -> str:

@@ -179,7 +179,7 @@ def make_data(data: Path) -> None:
 
 def parallel(data: Path, part: str) -> Pairs:
     """Pairs of the study's artificial language; a few words occur in one sentence only, for glossaries."""
-    from headwise.lab.study.translation import write_language
+    from headwise.lab.study.translators import write_language
 
     files = dict(zip(("train", "val", "test"), write_language(data, 20), strict=True))
     pairs = [tuple(line.split("\t")) for line in Path(files[part][0]).read_text(encoding="utf-8").splitlines()]

@@ -648,7 +648,7 @@ def shown(out: str, most: int = 12) -> str:
 
 @pytest.fixture
 def short_ways(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The study measures two claims at the scale of its tests; the explorer serves its page once, and ends.
+    """The study measures two claims at its quick scale; the explorer serves its page once, and ends.
 
     Small models stand for those that are downloaded.
 
@@ -680,7 +680,7 @@ def short_ways(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(headwise, "train", short_training)
     monkeypatch.setattr(serving, "serve", started_and_stopped)
     monkeypatch.setattr(ExplorerServer, "serve_forever", served_once)
-    monkeypatch.setattr(study_run, "Plan", lambda scale, *rest: Plan("toy", *rest))
+    monkeypatch.setattr(study_run, "Plan", lambda scale, *rest: Plan("quick", *rest))
     for name in CLAIMS.keys() - {"order", "gradients"}:
         monkeypatch.delitem(CLAIMS, name)
 

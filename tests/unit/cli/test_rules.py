@@ -166,7 +166,7 @@ def test_every_number_has_a_range() -> None:
         (["fill", "m", "a", "--top", "0"], "--top"),
         (["label", "m", "a", "--top", "-3"], "--top"),
         (["embed", "m", "--batch-size", "0"], "--batch-size"),
-        (["study", "--seeds", "0"], "--seeds"),
+        (["study", "--jobs", "0"], "--jobs"),
         (["inspect", "m", "a", "--format", "text", "--head", "-1"], "--head"),
     ],
 )

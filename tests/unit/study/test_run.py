@@ -1,4 +1,4 @@
-"""The study can be resumed, selects learning rates, measures what changed again, and writes a self-contained report."""
+"""The study can be resumed, brackets learning rates, adds seeds while undecided, and writes a self-contained report."""
 
 import html
 import json
@@ -11,18 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headwise import cli
 from headwise.errors import UserError
 from headwise.evaluate.pages.figures import Figure, Panel
-from headwise.lab.study import claims
+from headwise.lab.study import claims, gradients, translation
 from headwise.lab.study.claim import Claim, Plan, mean_of, series
 from headwise.lab.study.finding import networks_trained
-from headwise.lab.study.run import StudyRequest, estimate, request_of, run_study, study
-from headwise.lab.study.statement import Row, Statement, over_seeds
-from headwise.lab.study.units import Unit, tuning_units
+from headwise.lab.study.run import StudyRequest, plan_lines, request_of, run_study, state_of, study
+from headwise.lab.study.statement import Looks, Row, Statement, over_seeds
+from headwise.lab.study.tuning import tune
+from headwise.lab.study.units import Store, Unit
 
 
 @dataclass(frozen=True)
@@ -62,32 +64,33 @@ TOY = Claim(
     measure=measure,
     figures=figures,
     statements=(MEAN,),
-    seeds={"toy": 2, "quick": 2, "full": 3},
-    cost={"toy": 1.0, "quick": 1.0, "full": 1.0},
+    cost=60.0,
+    looks=Looks(2, 4),
 )
 
 
 @dataclass(frozen=True)
 class Tuned:
     network: str
+    steps: int
     rate: float
 
 
 def measure_tuned(condition: Tuned, seed: int) -> list[Row]:
-    TUNED.append((condition.network, condition.rate, seed))
-    validation = -abs(condition.rate - (1.0 if condition.network == "lstm" else 3.0))
-    y = 100 * condition.rate + seed
-    return [{"x": 1, "y": y, "validation": validation, "diverged": 2, "parameters": 10}]
+    """The LSTM is best at its own rate, the other network at 27 times as much."""
+    TUNED.append((condition.network, condition.steps, round(condition.rate, 2), seed))
+    validation = -abs(condition.rate - (1.0 if condition.network == "lstm" else 27.0))
+    return [{"x": 1, "y": 100 * condition.rate + seed, "validation": validation, "diverged": 2, "parameters": 10}]
 
 
-TUNED: list[tuple[str, float, int]] = []
+TUNED: list[tuple[str, int, float, int]] = []
 TUNABLE = replace(
     TOY,
     name="tunable",
-    conditions=lambda plan: [Tuned(name, rate) for name in ("lstm", "conv") for rate in (0.5, 1.0, 3.0)],
+    conditions=lambda plan: [Tuned(name, 8, 1.0) for name in ("lstm", "conv")],
     measure=measure_tuned,
-    tuned=True,
 )
+SHARING = replace(TUNABLE, name="sharing", conditions=lambda plan: [Tuned("lstm", 8, 1.0)])
 UNMEASURABLE = replace(TOY, name="without-data", conditions=lambda plan: [], needs="give it data.")
 
 
@@ -95,30 +98,34 @@ UNMEASURABLE = replace(TOY, name="without-data", conditions=lambda plan: [], nee
 def toy_claims(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     MEASURED.clear()
     TUNED.clear()
-    for claim in (TOY, TUNABLE, UNMEASURABLE):
+    for name in list(claims.CLAIMS):  # the report looks at all of them
+        monkeypatch.delitem(claims.CLAIMS, name)
+    for claim in (TOY, TUNABLE, SHARING, UNMEASURABLE):
         monkeypatch.setitem(claims.CLAIMS, claim.name, claim)
     yield
 
 
-def request(out: Path, only: tuple[str, ...] = ("toy",), seeds: int = 0) -> StudyRequest:
-    return StudyRequest(out, only, seeds, Plan("toy"))
+def request(out: Path, only: tuple[str, ...] = ("toy",), **options: Any) -> StudyRequest:
+    return StudyRequest(out, only, **options)
 
 
-def test_a_rerun_measures_only_what_is_missing(tmp_path: Path) -> None:
+def test_a_rerun_measures_only_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_study(request(tmp_path))
     assert MEASURED == [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (4, 2)]  # seeds outermost
     run_study(request(tmp_path))
     assert len(MEASURED) == 6
-    run_study(request(tmp_path, seeds=3))
-    assert MEASURED[6:] == [(1, 3), (2, 3), (4, 3)]
-
-
-def test_changed_conditions_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_study(request(tmp_path))
-    changed = replace(TOY, conditions=lambda plan: [Condition(1, 0.1), Condition(2, 0.2)])
+    changed = replace(TOY, conditions=lambda plan: [Condition(1, 0.1), Condition(2, 0.2), Condition(4, 0.1)])
     monkeypatch.setitem(claims.CLAIMS, "toy", changed)
     run_study(request(tmp_path))
     assert MEASURED[6:] == [(2, 1), (2, 2)]
+
+
+def test_seeds_are_added_only_while_a_statement_is_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = replace(TOY, statements=(replace(MEAN, above=7.2),))  # means of 7.1, 7.2, 7.3 and so on
+    monkeypatch.setitem(claims.CLAIMS, "toy", near)
+    _, (finding,) = run_study(request(tmp_path))
+    assert MEASURED[6:] == [(x, seed) for seed in (3, 4) for x in (1, 2, 4)]
+    assert finding.counted == "1 undecided" and finding.waiting == 0
 
 
 def test_only_timings_depend_on_the_machine() -> None:
@@ -147,40 +154,75 @@ def test_units_are_written_atomically(tmp_path: Path, monkeypatch: pytest.Monkey
     def killed(*_: object) -> None:
         raise SystemExit("killed while writing")
 
-    monkeypatch.setattr(Path, "replace", killed)
-    with pytest.raises(SystemExit):
-        run_study(request(tmp_path))
-    monkeypatch.undo()
-    monkeypatch.setitem(claims.CLAIMS, "toy", TOY)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(SystemExit):
+            run_study(request(tmp_path))
     assert not list((tmp_path / "work").glob("*.json"))
     run_study(request(tmp_path))
     assert len(list((tmp_path / "work").glob("*.json"))) == 6
 
 
-def test_the_other_seeds_have_the_learning_rate_with_the_best_validation(tmp_path: Path) -> None:
-    _, (finding,) = run_study(request(tmp_path, ("tunable",), seeds=3))
-    assert TUNED[:6] == [(name, rate, 1) for name in ("lstm", "conv") for rate in (0.5, 1.0, 3.0)]
-    assert TUNED[6:] == [("lstm", 1.0, 2), ("conv", 3.0, 2), ("lstm", 1.0, 3), ("conv", 3.0, 3)]
-    assert sorted(row["y"] for row in finding.rows) == [101, 102, 103, 301, 302, 303]
-    assert len(finding.units) == 10 and finding.results[0].verdict == "supported"
-    assert networks_trained(finding)[1:] == [["lstm", "10", "1", "5", "10"], ["conv", "10", "3", "5", "10"]]
+def test_learning_rates_are_extended_until_the_best_is_inside(tmp_path: Path) -> None:
+    """Tuning has a quarter of the updates, and other claims share the trainings."""
+    _, (tunable, sharing) = run_study(request(tmp_path, ("tunable", "sharing")))
+    assert TUNED[:6] == [(name, 2, rate, 1) for name in ("lstm", "conv") for rate in (0.33, 1.0, 3.0)]
+    assert TUNED[6:9] == [("conv", 2, rate, 1) for rate in (9.0, 27.0, 81.0)]
+    assert TUNED[9:] == [(name, 8, rate, seed) for seed in (1, 2) for name, rate in (("lstm", 1.0), ("conv", 27.0))]
+    assert (tunable.at_edge, sharing.shared) == ([], {"tunable": 2})
+    assert "the same trainings as those of tunable (2)" in sharing.note
+    assert networks_trained(tunable)[1:] == [["lstm", "10", "1", "5", "10"], ["conv", "10", "27", "8", "16"]]
 
 
-def test_the_estimate_counts_what_is_missing(tmp_path: Path) -> None:
-    asked, work = request(tmp_path, ("tunable",), seeds=3), tmp_path / "work"
-    assert estimate([TUNABLE], asked, work, "here").units == 10
-    assert estimate([TUNABLE], replace(asked, jobs=2), work, "here").seconds == 5
-    assert estimate([replace(TUNABLE, timed=True)], replace(asked, jobs=2), work, "here").seconds == 10
-    run_study(replace(asked, seeds=2))
-    assert estimate([TUNABLE], asked, work, "here").units == 2
+def test_a_best_rate_at_the_edge_is_said() -> None:
+    rising = tune(Tuned("lstm", 8, 1.0), lambda condition: condition.rate)
+    assert (len(rising.tried), rising.at_edge, rising.chosen.steps) == (6, True, 8)
+    assert rising.chosen.rate == pytest.approx(81.0)
+    level = tune(Tuned("lstm", 8, 1.0), lambda condition: 1.0)
+    assert (level.chosen.rate, level.at_edge) == (1.0, False)
+    broken = tune(Tuned("lstm", 8, 1.0), lambda condition: float("nan") if condition.rate > 0.5 else 1.0)
+    assert broken.chosen.rate < 0.5
 
 
-def test_statements_are_open_until_everything_is_measured(tmp_path: Path) -> None:
-    run_study(request(tmp_path, seeds=2))
-    _, (finding,) = run_study(replace(request(tmp_path, seeds=3), report=True))
-    assert len(MEASURED) == 6 and finding.missing == 3
-    assert finding.counted == "1 open" and "3 of 9 measurements are missing" in finding.note
-    assert "3 of 9" in (tmp_path / "study.md").read_text(encoding="utf-8")
+def test_the_plan_counts_what_is_missing_and_shared(tmp_path: Path) -> None:
+    asked, work = request(tmp_path, jobs=2), Store(tmp_path, "here")
+    lines, seconds = plan_lines([TUNABLE, SHARING], asked, work)
+    assert re.search(r"^tunable +10 measurements", lines[0]) and "5 more are shared" in lines[1]
+    assert seconds == (6 / 4 + 4) * 60 / 2
+    run_study(request(tmp_path / "out"))
+    assert plan_lines([TOY], asked, Store(tmp_path / "out/work", "here"))[1] == 0
+
+
+def test_nothing_is_judged_before_all_networks_have_the_first_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_study(request(tmp_path))
+    monkeypatch.setitem(claims.CLAIMS, "toy", replace(TOY, looks=Looks(3, 4)))
+    _, (finding,) = run_study(request(tmp_path, report=True))
+    assert len(MEASURED) == 6 and (len(finding.units), finding.waiting) == (6, 3)
+    assert finding.counted == "1 not measured yet" and "at least 3 are missing" in finding.note
+    assert "Not measured yet: `toy`." in (tmp_path / "study.md").read_text(encoding="utf-8")
+
+
+def test_a_study_continues_from_a_report(tmp_path: Path) -> None:
+    run_study(request(tmp_path / "first", ("toy", "tunable")))
+    MEASURED.clear()
+    TUNED.clear()
+    report = str(tmp_path / "first/study.json")
+    _, (toy, _) = run_study(request(tmp_path / "second", ("toy", "tunable"), earlier=report))
+    assert not MEASURED and not TUNED and toy.counted == "1 supported"
+    assert state_of(TOY, Plan(), Store(tmp_path / "second/work", "")).waiting == []
+    (tmp_path / "bad.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(UserError, match=r"--measured .*bad\.json"):
+        run_study(request(tmp_path / "third", earlier=str(tmp_path / "bad.json")))
+    assert not (tmp_path / "third").exists()
+
+
+def test_a_quick_study_gives_no_verdicts(tmp_path: Path) -> None:
+    lines = study(request(tmp_path, plan=Plan("quick")))
+    assert lines == ["toy: runs", "", f"Figures: {tmp_path / 'study.html'}"]
+    texts = [(tmp_path / name).read_text(encoding="utf-8") for name in ("study.md", "study.html")]
+    assert all("no verdicts" in text and MEAN.text not in text for text in texts)
 
 
 KILLED = """
@@ -188,12 +230,14 @@ from pathlib import Path
 from headwise.lab.study.claim import Plan
 from headwise.lab.study.run import StudyRequest, run_study
 if __name__ == "__main__":
-    run_study(StudyRequest(Path({out!r}), ("gradients",), 2, Plan("toy"), jobs=2))
+    run_study(StudyRequest(Path({out!r}), ("gradients",), Plan("quick"), jobs=2))
 """
 
 
 @pytest.mark.thorough
-def test_a_killed_study_keeps_its_measurements_and_leaves_no_process(tmp_path: Path) -> None:
+def test_a_killed_study_keeps_its_measurements_and_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script, work = tmp_path / "script.py", tmp_path / "out" / "work"
     script.write_text(KILLED.format(out=str(tmp_path / "out")), encoding="utf-8")
     process = subprocess.Popen([sys.executable, str(script)], start_new_session=True, stderr=subprocess.DEVNULL)
@@ -207,10 +251,9 @@ def test_a_killed_study_keeps_its_measurements_and_leaves_no_process(tmp_path: P
             os.killpg(group, 0)
             time.sleep(0.02)
     kept = {path: path.stat().st_mtime_ns for path in work.glob("*.json")}
-    total = len(tuning_units(claims.CLAIMS["gradients"], Plan("toy")))
-    assert 0 < len(kept) < total
-    _, (finding,) = run_study(StudyRequest(tmp_path / "out", ("gradients",), 1, Plan("toy")))
-    assert finding.missing == 0 and len(finding.units) == total
+    monkeypatch.setitem(claims.CLAIMS, "gradients", gradients.CLAIM)
+    _, (finding,) = run_study(StudyRequest(tmp_path / "out", ("gradients",), Plan("quick")))
+    assert finding.waiting == 0 and 0 < len(kept) < len(finding.units) + len(finding.tuning)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
@@ -243,7 +286,7 @@ def test_the_report_needs_no_other_files(tmp_path: Path) -> None:
     assert "A &lt;toy&gt; &amp; more." in text
     assert "give it data." in text and "mean &lt;of&gt; y" in text
     assert (tmp_path / "figures" / "toy.png").read_bytes().startswith(b"\x89PNG")
-    assert [finding.counted for finding in findings] == ["1 supported", "1 open"]
+    assert [finding.counted for finding in findings] == ["1 supported", "1 not measured yet"]
 
 
 def test_the_report_has_every_number(tmp_path: Path) -> None:
@@ -253,46 +296,46 @@ def test_the_report_has_every_number(tmp_path: Path) -> None:
     (mean,) = toy["statements"]
     assert (mean["value"], mean["samples"], mean["verdict"]) == (pytest.approx(7.15), 2, "supported")
     assert mean["low"] < 7.15 < mean["high"] and mean["threshold"] == "above 5"
-    assert len(toy["units"]) == 6 and toy["units"][0]["condition"] == {"x": 1, "noise": 0.1}
-    assert toy["units"][0]["rows"] == [{"y": 1.1, "network": "lstm", "parameters": 10}]
+    units = [found["units"][key] for key in toy["units"]]
+    assert len(units) == 6 and units[0]["condition"] == {"x": 1, "noise": 0.1}
+    assert units[0]["rows"] == [{"y": 1.1, "network": "lstm", "parameters": 10}]
     assert {"torch", "numpy", "python"} <= set(found["about"]["versions"])
     assert found["about"]["machine"] and found["about"]["command"]
 
 
 def test_lines_for_the_user(tmp_path: Path) -> None:
     lines = study(request(tmp_path, ("toy", "without-data")))
-    assert lines[:3] == ["toy: 1 supported", "  supported  The mean is large.", "without-data: 1 open"]
-    assert lines[-1] == f"Report: {tmp_path / 'study.html'}"
+    assert lines[0] == "toy: 1 supported" and lines[1].startswith("  Yes: The mean is large. Measured: 7.15, ")
+    assert lines[2:] == ["without-data: 1 not measured yet", "", f"Report: {tmp_path / 'study.html'}"]
 
 
 def test_invalid_arguments(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="did you mean 'order'"):
-        run_study(request(tmp_path, ("ordr",)))
-    with pytest.raises(UserError, match="--seeds -1"):
-        run_study(request(tmp_path, seeds=-1))
+    with pytest.raises(UserError, match="did you mean 'toy'"):
+        run_study(request(tmp_path, ("tyo",)))
+    with pytest.raises(UserError, match="--jobs 0"):
+        run_study(request(tmp_path, jobs=0))
     with pytest.raises(UserError, match="no such folder"):
-        request_of("out", True, [], 0, str(tmp_path / "nowhere"), "cpu", 1, False)
+        request_of("out", True, [], str(tmp_path / "nowhere"), "cpu", 1, False, "")
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be made"):
         run_study(request(tmp_path / "file"))
 
 
 def test_the_command_in_the_report_has_no_paths(tmp_path: Path) -> None:
-    asked = request_of("out", True, ["order"], 2, str(tmp_path), "cpu", 2, False)
-    assert asked.command == f"headwise study --quick --only order --seeds 2 --data {tmp_path.name} --jobs 2"
+    asked = request_of("out", True, ["order"], str(tmp_path), "cpu", 2, False, str(tmp_path / "x.json"))
+    assert asked.command == f"headwise study --quick --only order --data {tmp_path.name} --jobs 2"
     assert asked.plan == Plan("quick", "cpu", tmp_path)
 
 
 def test_command_line_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["study", "--quick", "--only", "toy", "--out", str(tmp_path), "--device", "cpu"]) == 0
     assert capsys.readouterr().out.startswith("toy: ")
-    assert cli.main(["study", "--only", "ordr"]) == 2
-    assert "did you mean 'order'" in capsys.readouterr().err
+    assert cli.main(["study", "--only", "tyo"]) == 2
+    assert "did you mean 'toy'" in capsys.readouterr().err
 
 
 def test_full_translation_needs_data(tmp_path: Path) -> None:
-    claim = claims.CLAIMS["translation"]
-    assert claim.conditions(Plan("full")) == [] and claim.needs
+    assert translation.conditions(Plan("full")) == [] and translation.CLAIM.needs
     (tmp_path / "multi30k").mkdir()
     (tmp_path / "multi30k" / "train.en.gz").touch()
-    assert {condition.corpus for condition in claim.conditions(Plan("full", data=tmp_path))} == {"multi30k"}
+    assert {condition.corpus for condition in translation.conditions(Plan("full", data=tmp_path))} == {"multi30k"}

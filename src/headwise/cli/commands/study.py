@@ -7,16 +7,17 @@ from headwise.cli.options import device_option, whole_number
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="runs/study", metavar="DIR", help="folder to write (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="measure less: ten minutes on two CPU cores")
+    quick = "try every experiment in a minute or two, to see that it runs; gives no verdicts"
+    parser.add_argument("--quick", action="store_true", help=quick)
     only = "claims to measure, such as sequential or order (default: all)"
     parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="NAME", help=only)
-    seeds = "repetitions of each measurement (default: as many as each claim needs)"
-    parser.add_argument("--seeds", type=whole_number(1), default=0, metavar="N", help=seeds)
     jobs = "processes that measure at the same time, one core each; times are measured alone (default: %(default)s)"
     parser.add_argument("--jobs", type=whole_number(1), default=1, metavar="N", help=jobs)
     report = "measure nothing, and report what has been measured in --out"
     parser.add_argument("--report-only", action="store_true", help=report)
-    data = "folder that may have the corpora multi30k, tatoeba, lm and align (default: none)"
+    measured = "study.json of an earlier study, whose measurements are not repeated"
+    parser.add_argument("--measured", default="", metavar="FILE", help=measured)
+    data = "folder that may have the corpora multi30k and lm (default: none)"
     parser.add_argument("--data", metavar="DIR", help=data)
     device_option(parser)
 
@@ -26,6 +27,6 @@ def run(options: argparse.Namespace) -> None:
     from headwise.lab.study.run import request_of, study
 
     o = options
-    request = request_of(o.out, o.quick, o.only, o.seeds, o.data, o.device, o.jobs, o.report_only)
+    request = request_of(o.out, o.quick, o.only, o.data, o.device, o.jobs, o.report_only, o.measured)
     for line in study(request):
         print(line)

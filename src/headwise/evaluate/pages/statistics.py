@@ -51,8 +51,8 @@ class PowerLaw:
     factor: float
 
 
-def mean_interval(values: Numbers) -> Estimate:
-    """Student's t interval of the mean. A single value has no known spread: its interval is infinite.
+def mean_interval(values: Numbers, level: float = LEVEL) -> Estimate:
+    """Student's t interval of the mean, of probability `level`. A single value has an infinite interval.
 
     >>> print(mean_interval([1.0, 2.0, 3.0]))
     2 [-0.484, 4.48]
@@ -61,7 +61,7 @@ def mean_interval(values: Numbers) -> Estimate:
     n, mean = len(sample), float(sample.mean())
     if n < 2:
         return Estimate(mean, -math.inf, math.inf, n)
-    half = t_quantile(0.5 + LEVEL / 2, n - 1) * float(sample.std(ddof=1)) / math.sqrt(n)
+    half = t_quantile(0.5 + level / 2, n - 1) * float(sample.std(ddof=1)) / math.sqrt(n)
     return Estimate(mean, mean - half, mean + half, n)
 
 

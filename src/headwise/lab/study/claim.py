@@ -5,62 +5,65 @@ key under which the result is stored. Figures are described here and drawn in `e
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from headwise.evaluate.pages.figures import Figure, Series
 from headwise.evaluate.pages.statistics import PowerLaw, power_law, seed_range
-from headwise.lab.study.statement import NoRows, Result, Row, Statement, judge
+from headwise.lab.study.statement import Looks, NoRows, Result, Row, Statement, judge
 
-Scale = Literal["toy", "quick", "full"]  # of the tests, of --quick, of the study
-RATES = (1 / 3, 1.0, 3.0)  # learning rates that each network tries, as multiples of the claim's
+Scale = Literal["quick", "full"]
+ONCE, SEEDS = Looks(1, 1), Looks(3, 6)  # of counts, which have no chance, and of trainings
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of the study for every claim."""
+    """Settings of the study for every claim. `quick` only shows that everything runs."""
 
     scale: Scale = "full"
     device: str = "cpu"
-    data: Path | None = None  # folder with multi30k/, tatoeba/ and lm/, as docs/concepts/study.md describes it
+    data: Path | None = None  # folder with multi30k/ and lm/, as docs/concepts/study.md describes it
 
-    def pick(self, toy: Any, quick: Any, full: Any) -> Any:
+    def pick(self, quick: Any, full: Any) -> Any:
         """The value for this plan's scale."""
-        return {"toy": toy, "quick": quick, "full": full}[self.scale]
+        return quick if self.scale == "quick" else full
+
+    def file(self, name: str) -> str:
+        """The path of a file of the data folder; empty if it is not there or the study is quick."""
+        there = self.scale == "full" and self.data and (self.data / name).is_file()
+        return str(self.data / name) if self.data and there else ""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim with everything needed to judge it; `claims.py` lists them."""
+    """One claim with everything needed to judge it; `claims.py` lists them.
+
+    Claims with the same `measure` share the results of equal conditions.
+    """
 
     name: str
     sentence: str  # the claim as usually stated
     source: str
     method: str  # for readers who know no code
     conditions: Callable[[Plan], Sequence[Any]]  # frozen dataclasses; none: the plan lacks what is needed
-    measure: Callable[[Any, int], list[Row]]  # a pure function of a condition and a seed
+    measure: Callable[[Any, int], list[Row]]  # a pure function of a condition and a seed, in a module of its kind
     figures: Callable[[Sequence[Row]], list[Figure]]
     statements: Sequence[Statement]
-    seeds: Mapping[Scale, int]
-    cost: Mapping[Scale, float]  # approximate seconds per unit on one core, for the estimate
+    cost: float  # guess of the seconds of a measurement on one core, until the first has been timed
+    looks: Looks = SEEDS
     timed: bool = False  # results depend on the machine, so another machine measures again, and one unit at a time
-    tuned: bool = False  # conditions differ in `rate`, of which each network keeps the one with the best "validation"
     needs: str = ""  # what to add when there are no conditions
+    view: Callable[[list[Row]], list[Row]] = list  # of the rows that `measure` gives, those that the claim is about
+
+    def looks_at(self, plan: Plan) -> Looks:
+        """Two seeds if the study is quick."""
+        return plan.pick(Looks(min(2, self.looks.first), min(2, self.looks.first)), self.looks)
 
     def judge(self, rows: Sequence[Row]) -> list[Result]:
         """Every statement with its verdict."""
-        return [judge(statement, rows) for statement in self.statements]
-
-
-def best_rates(conditions: Sequence[Any], validation: Callable[[Any], float]) -> list[Any]:
-    """Of conditions that differ in their `rate` alone, the one with the highest validation; ties go to the first."""
-    groups: dict[str, list[Any]] = defaultdict(list)
-    for condition in conditions:
-        rest = {key: value for key, value in asdict(condition).items() if key != "rate"}
-        groups[repr(rest)].append(condition)
-    return [max(group, key=validation) for group in groups.values()]
+        return [judge(statement, rows, self.looks) for statement in self.statements]
 
 
 def select_rows(rows: Sequence[Row], **wanted: Any) -> list[Row]:

@@ -1,9 +1,9 @@
-"""The table of claims, in the order of the report."""
+"""The table of claims, in the order in which they are measured and reported: counts, then the most important ones."""
 
 from headwise.lab.study import (
+    ablation,
     distance,
     gradients,
-    heads,
     inference,
     interpretability,
     layer_cost,
@@ -14,28 +14,32 @@ from headwise.lab.study import (
     scaled_training,
     scaling_laws,
     sequential,
+    transfer,
     translation,
-    warmup,
+    variants,
 )
 from headwise.lab.study.claim import Claim
 
 CLAIMS: dict[str, Claim] = {
-    module.CLAIM.name: module.CLAIM
-    for module in (
-        operations,
-        sequential,
-        layer_cost,
-        inference,
-        receptive_field,
-        gradients,
-        distance,
-        translation,
-        interpretability,
-        order,
-        scaled_dot_product,
-        scaled_training,
-        heads,
-        warmup,
-        scaling_laws,
+    claim.name: claim
+    for claim in (
+        operations.CLAIM,
+        receptive_field.CLAIM,
+        scaled_dot_product.CLAIM,
+        order.CLAIM,
+        scaled_training.CLAIM,
+        translation.CLAIM,
+        variants.CLAIM_HEADS,
+        variants.CLAIM_WARMUP,
+        interpretability.CLAIM,
+        distance.CLAIM,
+        ablation.CLAIM,
+        transfer.CLAIM,
+        gradients.CLAIM,
+        variants.CLAIM_REGULARISATION,
+        scaling_laws.CLAIM,
+        sequential.CLAIM,
+        layer_cost.CLAIM,
+        inference.CLAIM,
     )
 }

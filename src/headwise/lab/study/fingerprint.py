@@ -1,11 +1,11 @@
 """The sources that a claim's numbers depend on, as a hash; it changes when figures must be measured again.
 
-It starts at the claim's `measure` and follows every name to its definition, in the packages of `FOLLOWED`: the study,
-the networks, and the optimizer. A definition counts as its syntax tree without docstrings, so neither comments nor
-layout nor the module that it is in nor code that the measurement does not mention matter. The `config` that a network
-keeps does not matter either: only decoding reads it. Figures, statements and thresholds are not part of it, because
-they are computed from stored rows. Not followed: data, trainer and decoding, whose changes must keep results anyway;
-tests of the first updates hold them.
+It starts at the claim's `measure`, which several claims may share, and follows every name to its definition, in the
+packages of `FOLLOWED`: the study, the networks, and the optimizer. A definition counts as its syntax tree without
+docstrings, so neither comments nor layout nor the module that it is in nor code that the measurement does not mention
+matter. The `config` that a network keeps does not matter either: only decoding reads it. Figures, statements and
+thresholds are not part of it, because they are computed from stored rows. Not followed: data, trainer and decoding,
+whose changes must keep results anyway; tests of the first updates hold them.
 """
 
 import ast
@@ -30,10 +30,10 @@ Symbol = tuple[str, str]  # module without the package's name, name at its top l
 
 
 def fingerprint_of(claim: Claim) -> str:
-    """Sixteen hexadecimal digits; of a claim outside the package those of its name."""
-    module = claim.conditions.__module__
+    """Sixteen hexadecimal digits; of a module outside the package those of its name."""
+    module = claim.measure.__module__
     if not module.startswith(PACKAGE):
-        return hashlib.sha256(claim.name.encode()).hexdigest()[:16]
+        return hashlib.sha256(module.encode()).hexdigest()[:16]
     return _of_module(module.removeprefix(PACKAGE))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from headwise.core.masks import Mask
 from headwise.evaluate.pages.figures import Figure, Panel
 from headwise.lab.study.claim import Claim, Plan, distinct, growth, mean_of, select_rows, series_by
 from headwise.lab.study.clock import kept_bytes, seconds
-from headwise.lab.study.statement import NoRows, Row, Statement, over_seeds
+from headwise.lab.study.statement import Looks, NoRows, Row, Statement, over_seeds
 
 EXPLICIT, FUSED, RECURRENT, CONVOLUTION = "attention, explicit", "attention, fused", "lstm", "conv"
 KERNEL = 3  # of the convolution
@@ -31,8 +32,8 @@ class Condition:
 
 def conditions(plan: Plan) -> list[Condition]:
     """All lengths for every width."""
-    lengths = plan.pick([16, 32, 64], [64, 256, 512, 1024], [64, 128, 256, 512, 1024, 2048, 4096])
-    widths = plan.pick([16], [64, 256], [64, 128, 256, 512])
+    lengths = plan.pick([16, 32, 64], [64, 128, 256, 512, 1024, 2048, 4096])
+    widths = plan.pick([16], [64, 256])
     layers = (EXPLICIT, FUSED, RECURRENT, CONVOLUTION)
     return [Condition(layer, n, d, plan.device) for d in widths for n in lengths for layer in layers]
 
@@ -121,7 +122,7 @@ def layer_ratio(rows: Sequence[Row], long: bool) -> float:
 
 def _exponent_statement(name: str, text: str, key: str, layer: str, quadratic: bool) -> Statement:
     what = "time" if key == "milliseconds" else "memory"
-    bound = {"above": SUPERLINEAR} if quadratic else {"below": SUPERLINEAR}
+    bound: dict[str, Any] = {"above": SUPERLINEAR} if quadratic else {"below": SUPERLINEAR}
     effect = f"exponent of {what} by n, over the three longest lengths at the smallest width"
     return Statement(name, text, effect, over_seeds(lambda rows: cost_exponent(rows, key, layer)), **bound)
 
@@ -167,7 +168,7 @@ CLAIM = Claim(
     measure=measure,
     figures=figures,
     statements=STATEMENTS,
-    seeds={"toy": 2, "quick": 3, "full": 5},
-    cost={"toy": 0.05, "quick": 0.35, "full": 2.0},
+    cost=1.0,
+    looks=Looks(3, 3),
     timed=True,
 )

@@ -4,29 +4,48 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwise.lab.study.finding import Finding, networks_trained
+from headwise.lab.study.statement import PRIMARY
 
-QUICK = "This is the small study (--quick): directions, not decimals. Networks are small and trainings short."
+QUICK = "This run only shows that the program works. Its networks learn next to nothing, so there are no verdicts."
+INTERVALS = (
+    "A statement holds (yes) if the whole interval of what was measured meets the threshold stated before, and does "
+    "not hold (no) if none of it does. Seeds are added while statements are undecided. Intervals allow for that: "
+    f"all those of a statement hold with 95 % probability, those of the {PRIMARY} primary statements together. "
+    "Learning rates are selected by validation, in runs with a quarter of the updates."
+)
 
 
 def as_markdown(findings: Sequence[Finding], about: dict[str, Any]) -> str:
-    """Machine, verdict of each statement with its effect, and what is open."""
+    """Machine, the primary statements, then each claim that was measured."""
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    quick = about["scale"] == "quick"
     parts = [
         f"# Claims about attention, measured: {about['scale']} study, {about['date']}",
         f"{about['machine']}; {about['cores']} cores, {about['memory_gib']} GiB, {about['system']}; {loads(findings)}; "
         f"{versions}.",
         f"```sh\n{about['command']}\n```",
-        *([QUICK] if about["scale"] != "full" else []),
-        "Intervals have 95 %. Each network keeps the best of three learning rates by validation with the first seed. "
-        "A statement is supported if its interval meets the threshold, refuted if all of it does not, else undecided.",
-        *(claim_as_markdown(finding) for finding in findings),
+        QUICK if quick else INTERVALS,
+        *([] if quick else [f"## The {PRIMARY} statements that matter most", primary(findings), unmeasured(findings)]),
+        *(claim_as_markdown(finding) for finding in findings if finding.is_measured and not quick),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def primary(findings: Sequence[Finding]) -> str:
+    """The primary statements, as sentences."""
+    results = [result for finding in findings for result in finding.results if result.statement.primary]
+    return "\n".join(f"- {result.sentence}" for result in results)
+
+
+def unmeasured(findings: Sequence[Finding]) -> str:
+    """The claims without any verdict, by name; empty if there are none."""
+    names = [f"`{finding.claim.name}`" for finding in findings if not finding.is_measured]
+    return f"Not measured yet: {', '.join(names)}." if names else ""
 
 
 def loads(findings: Sequence[Finding]) -> str:
     """The load averages under which the measurements began."""
-    found = [unit["load"] for finding in findings for unit in finding.units]
+    found = [unit["load"] for finding in findings for unit in finding.units.values()]
     if not found:
         return "nothing measured"
     return f"load average {min(found):.1f} to {max(found):.1f} during the measurements"
@@ -34,20 +53,17 @@ def loads(findings: Sequence[Finding]) -> str:
 
 def claim_as_markdown(finding: Finding, pictures: str = "figures/") -> str:
     """The section of one claim; `pictures` is what the paths of its figures begin with."""
-    table = [["verdict", "statement", "effect", "95 % interval", "supported if"]]
-    for result in finding.results:
-        s = result.statement
-        table.append([result.verdict, f"{s.text} ({s.effect})", result.shown_value, result.shown_interval, s.threshold])
     parts = [
         f"## {finding.claim.name}: {finding.counted}",
         f"*{finding.claim.sentence}* ({finding.claim.source})",
-        *([finding.note] if finding.note else []),
-        markdown_table(table),
+        finding.claim.method,
+        finding.note,
+        "\n".join(f"- {result.sentence}" for result in finding.results),
     ]
     if trained := networks_trained(finding):
         parts += [markdown_table(trained)]
     parts += [f"![{figure.alt}]({pictures}{figure.name}.png)\n\n{figure.caption}" for figure in finding.figures]
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:

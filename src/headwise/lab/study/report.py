@@ -14,7 +14,7 @@ from headwise.evaluate.pages.document import document
 from headwise.evaluate.pages.figures import Figure, Panel, render_figure
 from headwise.lab.study.claim import distinct
 from headwise.lab.study.finding import Finding, networks_trained
-from headwise.lab.study.markdown import as_markdown
+from headwise.lab.study.markdown import INTERVALS, QUICK, as_markdown, loads
 from headwise.lab.study.statement import Result
 from headwise.text.files.sources import count_of
 
@@ -31,7 +31,7 @@ section { border-top: 1px solid var(--line); padding: 1.75rem 0 0.5rem; }
 blockquote { margin: 0.5rem 0; padding-left: 0.9rem; border-left: 3px solid var(--line); font-style: italic; }
 .soft, figcaption, footer { color: var(--soft); font-size: 0.9rem; }
 .verdict { background: var(--card); border-radius: 0.5rem; padding: 0.7rem 0.9rem; }
-.chip { font-weight: 700; white-space: nowrap; } .held { color: var(--held); } .part { color: var(--part); }
+.held { color: var(--held); } .part { color: var(--part); }
 .not { color: var(--not); }
 figure { margin: 1rem 0; }
 img { display: block; max-width: 100%; height: auto; border-radius: 0.4rem; background: #fff; }
@@ -41,7 +41,17 @@ th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.9rem 0.25rem 
 @media (max-width: 40rem) { figure { overflow-x: auto; } figure img { max-width: none; width: 36rem; } }
 summary { cursor: pointer; color: var(--soft); margin: 0.4rem 0; }
 """
-CHIPS = {"supported": "held", "undecided": "part", "refuted": "not", "open": "soft"}
+CHIPS = {
+    "supported": "held",
+    "undecided": "part",
+    "refuted": "not",
+    "not comparable": "part",
+    "not measured yet": "soft",
+}
+FOOT = (
+    "<footer><p>Every single measurement is in <code>study.json</code> beside this file, the figures in "
+    "<code>figures/</code>. A rerun of the command measures only what is missing.</p></footer>"
+)
 
 
 def write_report(out: Path, findings: Sequence[Finding], about: dict[str, Any]) -> Path:
@@ -60,49 +70,52 @@ def write_report(out: Path, findings: Sequence[Finding], about: dict[str, Any]) 
 
 
 def study_as_json(findings: Sequence[Finding], about: dict[str, Any]) -> str:
-    """Statements and all measurements, a line for each measurement."""
-    claims = [json.dumps(finding.as_json(), indent=1) for finding in findings]
-    for i, finding in enumerate(findings):
-        units = ",\n".join(f"  {json.dumps(unit)}" for unit in finding.units)
-        claims[i] = claims[i].replace('"units": []', f'"units": [\n{units}\n ]' if units else '"units": []')
-    return f'{{"about": {json.dumps(about, indent=1)},\n"claims": [\n' + ",\n".join(claims) + "\n]}\n"
+    """Statements, and all measurements, a line for each; those that claims share stand here once."""
+    claims = ",\n".join(json.dumps(finding.as_json(), indent=1) for finding in findings)
+    measured = {key: unit for finding in findings for key, unit in (finding.tuning | finding.units).items()}
+    units = ",\n".join(f" {json.dumps(key)}: {json.dumps(unit)}" for key, unit in measured.items())
+    return f'{{"about": {json.dumps(about, indent=1)},\n"claims": [\n{claims}\n],\n"units": {{\n{units}\n}}}}\n'
 
 
 def as_html(findings: Sequence[Finding], about: dict[str, Any], pictures: dict[str, bytes]) -> str:
     """The whole page."""
-    body = "\n".join([_head(findings, about), *(_section(finding, pictures) for finding in findings), _foot(about)])
-    return document("The claims made for attention, measured", STYLE, body)
+    quick = about["scale"] == "quick"
+    sections = (_section(finding, pictures, quick) for finding in findings)
+    return document(
+        "The claims made for attention, measured", STYLE, "\n".join([_head(findings, about), *sections, FOOT])
+    )
 
 
 def _head(findings: Sequence[Finding], about: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    quick = about["scale"] == "quick"
     rows = "\n".join(
-        f'<tr><td><a href="#{f.claim.name}">{escape(f.claim.sentence)}</a></td><td>{escape(f.counted)}</td></tr>'
+        f'<tr><td><a href="#{f.claim.name}">{escape(f.claim.sentence)}</a></td>'
+        f"<td>{'' if quick else escape(f.counted)}</td></tr>"
         for f in findings
     )
-    small = " This is the small study (--quick): it shows tendencies, not exact numbers."
-    about_scale = small if about["scale"] != "full" else ""
+    results = [result for finding in findings for result in finding.results if result.statement.primary]
+    primary = f"<h2>The statements that matter most</h2>{_statements(results)}" if results and not quick else ""
     return f"""<h1>The claims made for attention, measured</h1>
-<p>Claims of introductory texts about attention and its predecessors, each put to a test.{about_scale}</p>
+<p>Claims of introductory texts about attention and its predecessors, each put to a test.</p>
+<p>{escape(QUICK if quick else INTERVALS)}</p>
 <p class="soft">{escape(about["machine"])}; {about["cores"]} cores, {about["memory_gib"]} GiB,
-{escape(about["system"])}; load average {about["load"]} at the start (times on a busy machine mislead);
+{escape(about["system"])}; {loads(findings)} (times on a busy machine mislead);
 {escape(versions)}; {about["date"]}.<br>Made by <code>{escape(about["command"])}</code></p>
+{primary}
 <div class="wide"><table><thead><tr><th>Claim</th><th>Statements</th></tr></thead><tbody>
 {rows}
 </tbody></table></div>"""
 
 
-def _chip(result: Result) -> str:
-    return f'<span class="chip {CHIPS[result.verdict]}">{result.verdict}</span>'
-
-
-def _section(finding: Finding, pictures: dict[str, bytes]) -> str:
+def _section(finding: Finding, pictures: dict[str, bytes], quick: bool) -> str:
     claim = finding.claim
+    note = "" if quick and finding.units else finding.note
     parts = [
         f'<section id="{claim.name}"><h2>{claim.name.replace("-", " ").capitalize()}</h2>',
         f"<blockquote>{escape(claim.sentence)}</blockquote>",
-        f'<p class="verdict">{escape(finding.note)}</p>' if finding.note else "",
-        _statements(finding.results),
+        f'<p class="verdict">{escape(note)}</p>' if note else "",
+        _statements(finding.results) if finding.is_measured and not quick else "",
         f"<p>{escape(claim.method)}</p>",
         *(_figure(figure, pictures[figure.name]) for figure in finding.figures),
         _trained(finding),
@@ -113,15 +126,8 @@ def _section(finding: Finding, pictures: dict[str, bytes]) -> str:
 
 
 def _statements(results: Sequence[Result]) -> str:
-    header = ("Verdict", "Statement", "Effect", "95 % interval", "Supported if")
-    head = "".join(f"<th>{cell}</th>" for cell in header)
-    lines = "\n".join(
-        f"<tr><td>{_chip(result)}</td><td>{escape(result.statement.text)}<br>"
-        f'<span class="soft">{escape(result.statement.effect)}</span></td><td>{result.shown_value}</td>'
-        f"<td>{result.shown_interval}</td><td>{result.statement.threshold}</td></tr>"
-        for result in results
-    )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{lines}\n</tbody></table></div>'
+    lines = "\n".join(f'<li class="{CHIPS[result.verdict]}">{escape(result.sentence)}</li>' for result in results)
+    return f"<ul>\n{lines}\n</ul>"
 
 
 def _figure(figure: Figure, picture: bytes) -> str:
@@ -172,10 +178,3 @@ def _duration(seconds: float) -> str:
     """
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _foot(about: dict[str, Any]) -> str:
-    return (
-        "<footer><p>Every single measurement is in <code>study.json</code> beside this file, the figures in "
-        "<code>figures/</code>. A rerun of the command measures only what is missing.</p></footer>"
-    )

@@ -1,12 +1,15 @@
 """The study: which units to measure, in which order, and the report of their results.
 
-Learning rates are selected between two rounds. The first measures every condition with seed 1; then each network keeps
-the learning rate with the best validation, and the second round measures the other seeds with that rate alone.
-`units.py` measures and stores, `report.py` writes the report.
+Claims come in the order of `claims.py`, the most important first. For each of them learning rates are selected
+(`tuning.py`); then every network is measured with a few seeds, and with another one as long as a statement is
+undecided. What comes next follows from the units in the store alone, so a study that was killed continues, and the
+report can be written at any time.
 """
 
+import json
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +17,14 @@ from typing import Any
 
 from headwise.device import choose_device
 from headwise.errors import UserError, unknown
-from headwise.lab.study.claim import Claim, Plan, best_rates
+from headwise.lab.study.claim import Claim, Plan
 from headwise.lab.study.claims import CLAIMS
+from headwise.lab.study.finding import Finding, kind_of, rows_of_units
 from headwise.lab.study.fingerprint import fingerprint_of
 from headwise.lab.study.machine import describe_machine
-from headwise.lab.study.report import Finding, write_report
-from headwise.lab.study.units import Unit, measure_all, read_unit, seed_units, tuning_units
+from headwise.lab.study.report import write_report
+from headwise.lab.study.tuning import EXTENSIONS, tune
+from headwise.lab.study.units import Store, Unit, measure_all
 from headwise.runtime.allocator import keep_freed_memory
 from headwise.text.files.sources import count_of
 
@@ -30,33 +35,25 @@ class StudyRequest:
 
     out: Path
     only: Sequence[str] = ()  # names of claims; none = all
-    seeds: int = 0  # for every claim; 0 = each claim's own number
     plan: Plan = field(default_factory=Plan)
     jobs: int = 1  # processes
     report: bool = False  # only report what has been measured
+    earlier: str = ""  # report whose measurements need no repetition
     command: str = "headwise study"  # for the report
 
 
 @dataclass(frozen=True)
-class Estimated:
-    """The time that a study takes, from its claims' costs."""
+class State:
+    """How far a claim is."""
 
-    units: int
-    seconds: float  # of processor cores that do nothing else
-
-    def __str__(self) -> str:
-        """Hours and minutes, rounded.
-
-        >>> str(Estimated(3, 4000.0))
-        '3 measurements, about 1 h 7 min'
-        """
-        minutes = max(1, round(self.seconds / 60))
-        shown = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-        return f"{count_of(self.units, 'measurement')}, about {shown}"
+    tuning: list[Unit]  # measured or not
+    units: list[Unit]  # measured, of every seed that all networks have
+    waiting: list[Unit]  # to be measured next; none: the claim is finished
+    at_edge: list[str]  # networks whose best learning rate is at the edge of the range
 
 
 def request_of(
-    out: str, quick: bool, only: Sequence[str], seeds: int, data: str | None, device: str, jobs: int, report: bool
+    out: str, quick: bool, only: Sequence[str], data: str | None, device: str, jobs: int, report: bool, earlier: str
 ) -> StudyRequest:
     """The request of a command line. `UserError` if its data folder or device does not exist."""
     if data and not Path(data).is_dir():
@@ -64,19 +61,20 @@ def request_of(
     folder = Path(data).absolute() if data else None
     plan = Plan("quick" if quick else "full", str(choose_device(device)), folder)
     words = ["headwise", "study", *["--quick"] * quick, *(["--only", *only] if only else [])]
-    words += ["--seeds", str(seeds)] if seeds else []
     words += ["--data", folder.name] if folder else []  # the report has no paths
     words += ["--jobs", str(jobs)] if jobs > 1 else []
-    return StudyRequest(Path(out), only, seeds, plan, jobs, report, shlex.join(words))
+    return StudyRequest(Path(out), only, plan, jobs, report, earlier, shlex.join(words))
 
 
 def study(request: StudyRequest) -> list[str]:
     """`run_study`, as lines for the user: one for each statement, and the path of the report."""
     page, findings = run_study(request)
+    if request.plan.scale == "quick":
+        return [*(f"{finding.claim.name}: runs" for finding in findings), "", f"Figures: {page}"]
     lines = []
     for finding in findings:
-        lines += [f"{finding.claim.name}: {finding.counted}"]
-        lines += [f"  {result.verdict:<10} {result.statement.text}" for result in finding.results]
+        shown = finding.results if finding.is_measured else []
+        lines += [f"{finding.claim.name}: {finding.counted}", *(f"  {result.sentence}" for result in shown)]
     return [*lines, "", f"Report: {page}"]
 
 
@@ -84,91 +82,153 @@ def run_study(request: StudyRequest) -> tuple[Path, list[Finding]]:
     """Measure what is missing and write the report; returns its path and findings.
 
     Raises:
-        UserError: a claim does not exist, a number is invalid, or `out` cannot be written.
+        UserError: a claim does not exist, a number is invalid, or a file cannot be read or written.
     """
-    claims = [_claim(name) for name in dict.fromkeys(request.only)] or list(CLAIMS.values())
-    if request.seeds < 0 or request.jobs < 1:
-        raise UserError(f"--seeds {request.seeds} --jobs {request.jobs}: must be 1 or more")
-    work = _folder(request.out / "work")
-    keep_freed_memory()
+    claims = [_claim(name) for name in CLAIMS if not request.only or name in request.only]
+    claims += [_claim(name) for name in request.only if name not in CLAIMS]
+    if request.jobs < 1:
+        raise UserError(f"--jobs {request.jobs}: must be 1 or more")
+    earlier = _earlier(request.earlier) if request.earlier else {}
     about = {"command": request.command, "scale": request.plan.scale, **describe_machine(request.plan.device)}
+    work = Store(_folder(request.out / "work"), about["machine"])
+    work.add(earlier)
+    keep_freed_memory()
     if not request.report:
-        measure_rounds(claims, request, work, about["machine"])
-    findings = [_finding(claim, request, work, about["machine"]) for claim in claims]
+        measure_claims(claims, request, work)
+    states = {claim.name: state_of(claim, request.plan, work) for claim in CLAIMS.values()}
+    findings = [_finding(claim, states, work) for claim in claims]
     return write_report(request.out, findings, about), findings
 
 
-def measure_rounds(claims: Sequence[Claim], request: StudyRequest, work: Path, machine: str) -> None:
-    """Both rounds, with a progress bar that estimates the time left."""
+def measure_claims(claims: Sequence[Claim], request: StudyRequest, work: Store) -> None:
+    """One claim after the other, with its plan before and a progress bar."""
     from tqdm import tqdm
 
-    total = estimate(claims, request, work, machine)
+    lines, total = plan_lines(claims, request, work)
     look = "{l_bar}{bar}| {elapsed} done, {remaining} left"
-    with tqdm(total=total.seconds, bar_format=look, disable=None, smoothing=0.1) as bar:
-        bar.write(f"To measure: {total} on {count_of(request.jobs, 'idle core')}", file=sys.stderr)
-        for second in (False, True):
-            units = [unit for claim in claims for unit in _round(claim, request, work, machine, second)]
-            for unit in measure_all(units, work, machine, request.jobs):
-                bar.set_description(unit.claim.name)
-                bar.update(unit_seconds(unit.claim, request.plan.scale, request.jobs))
+    with tqdm(total=total, bar_format=look, disable=None, smoothing=0.1) as bar:
+        for line in lines:
+            bar.write(line, file=sys.stderr)
+        for claim in claims:
+            bar.set_description(claim.name)
+            while waiting := state_of(claim, request.plan, work).waiting:
+                for unit in measure_all(waiting, work, request.jobs):
+                    bar.update(expected_seconds(unit, request.plan, work) / (1 if claim.timed else request.jobs))
 
 
-def unit_seconds(claim: Claim, scale: Any, jobs: int) -> float:
-    """Seconds that a unit adds to the study."""
-    return claim.cost[scale] / (1 if claim.timed else jobs)
+def plan_lines(claims: Sequence[Claim], request: StudyRequest, work: Store) -> tuple[list[str], float]:
+    """What will be measured, a line for each claim, and the seconds of all.
 
-
-def estimate(claims: Sequence[Claim], request: StudyRequest, work: Path, machine: str) -> Estimated:
-    """Units still to be measured, and their time. Which rates are selected does not change their number."""
-    count, seconds = 0, 0.0
+    Undecided statements may need more seeds than the plan counts, and extended learning rates more runs.
+    """
+    lines, total, counted = [], 0.0, set[str]()
     for claim in claims:
-        stored = [(work / unit.key(machine)).is_file() for unit in tuning_units(claim, request.plan)]
-        missing = stored.count(False)
-        later = _selected(claim, request, work, machine) if not missing else _groups(claim, request.plan)
-        units = seed_units(claim, later, _seeds(claim, request))
-        missing += len([unit for unit in units if not (work / unit.key(machine)).is_file()])
-        count, seconds = count + missing, seconds + missing * unit_seconds(claim, request.plan.scale, request.jobs)
-    return Estimated(count, seconds)
+        units = {unit.key(work.machine): unit for unit in planned(claim, request.plan, work)}
+        new = [unit for key, unit in units.items() if key not in counted]
+        counted |= units.keys()
+        seconds = sum(expected_seconds(unit, request.plan, work) for unit in new)
+        seconds /= 1 if claim.timed else request.jobs
+        shared = f", {len(units) - len(new)} more are shared with claims above" * (len(new) < len(units))
+        lines.append(f"{claim.name:<20}{len(new):>4} measurements, about {shown_time(seconds)}{shared}")
+        total += seconds
+    lines.append(f"To measure: about {shown_time(total)} on {count_of(request.jobs, 'idle core')}")
+    return lines, total
 
 
-def _seeds(claim: Claim, request: StudyRequest) -> int:
-    return request.seeds or claim.seeds[request.plan.scale]
+def planned(claim: Claim, plan: Plan, work: Store) -> list[Unit]:
+    """The units that are missing up to the first look, with the learning rates that are known by now."""
+    state, first = state_of(claim, plan, work), claim.looks_at(plan).first
+    if state.units or not state.tuning or all(work.read(unit) for unit in state.tuning):
+        return state.waiting
+    later = [Unit(claim, condition, seed) for condition in claim.conditions(plan) for seed in range(1, first + 1)]
+    return [*state.waiting, *later]
 
 
-def _groups(claim: Claim, plan: Plan) -> list[Any]:
-    """One condition of each network, whichever its learning rate."""
-    conditions = list(claim.conditions(plan))
-    return best_rates(conditions, lambda condition: 0.0) if claim.tuned else conditions
+def expected_seconds(unit: Unit, plan: Plan, work: Store) -> float:
+    """The time of a unit: that of a measured one of the same network and size, else the claim's guess."""
+    if plan.scale == "quick":
+        return 1.0
+    steps = getattr(unit.condition, "steps", 0)
+    full = next((c for c in unit.claim.conditions(plan) if _same(c, unit.condition)), unit.condition)
+    tuning = tune(full, lambda condition: None, 0)
+    for other in [*tuning.tried, unit.condition]:
+        if found := work.read(Unit(unit.claim, other, 1)):
+            return found["seconds"] * (steps / other.steps if steps else 1)
+    return unit.claim.cost * (steps / full.steps if steps else 1)
 
 
-def _selected(claim: Claim, request: StudyRequest, work: Path, machine: str) -> list[Any]:
-    """The conditions whose learning rate was selected in the first round, as far as that was measured."""
-    done = [unit for unit in tuning_units(claim, request.plan) if (work / unit.key(machine)).is_file()]
-    if not claim.tuned:
-        return [unit.condition for unit in done]
-    validation = {repr(unit.condition): _validation(work / unit.key(machine)) for unit in done}
-    return best_rates([unit.condition for unit in done], lambda condition: validation[repr(condition)])
+def _same(one: Any, other: Any) -> bool:
+    """Whether two conditions differ in their learning rate and budget alone."""
+    return all(
+        value == getattr(other, name) for name, value in vars(one).items() if name not in ("rate", "steps", "first")
+    )
 
 
-def _validation(path: Path) -> float:
-    rows = read_unit(path)["rows"]
-    return rows[0]["validation"] if rows else float("-inf")
+def shown_time(seconds: float) -> str:
+    """Hours and minutes, rounded.
+
+    >>> shown_time(4000.0)
+    '1 h 7 min'
+    """
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
 
 
-def _round(claim: Claim, request: StudyRequest, work: Path, machine: str, second: bool) -> list[Unit]:
-    if not second:
-        return tuning_units(claim, request.plan)
-    return seed_units(claim, _selected(claim, request, work, machine), _seeds(claim, request))
+def state_of(claim: Claim, plan: Plan, work: Store) -> State:
+    """How far a claim is, and what to measure next."""
+
+    def validation(condition: Any) -> float | None:
+        found = work.read(Unit(claim, condition, 1))
+        return float(found["rows"][0]["validation"]) if found else None
+
+    looks, conditions = claim.looks_at(plan), claim.conditions(plan)
+    tunings = [tune(condition, validation, plan.pick(0, EXTENSIONS)) for condition in conditions]
+    tuning = [Unit(claim, condition, 1) for one in tunings for condition in one.tried]
+    at_edge = [kind_of(vars(one.chosen)) for one in tunings if one.at_edge]
+    waiting = [Unit(claim, condition, 1) for one in tunings for condition in one.waiting]
+    counted: list[Unit] = []
+    for seed in range(1, looks.most + 1 if conditions and not waiting else 1):
+        if seed > looks.first and _is_decided(claim, counted, work):
+            break
+        seeds = range(seed, max(seed, looks.first) + 1)  # up to the first look, all at once
+        waiting = [unit for unit in _units(claim, tunings, seeds) if work.read(unit) is None]
+        if any(unit.seed == seed for unit in waiting):
+            break
+        waiting = []
+        counted += _units(claim, tunings, range(seed, seed + 1))
+    return State(tuning, counted, waiting, list(dict.fromkeys(at_edge)))
 
 
-def _finding(claim: Claim, request: StudyRequest, work: Path, machine: str) -> Finding:
-    """The results so far: of every unit that has been measured, and statements from those with the selected rates."""
-    chosen = _selected(claim, request, work, machine)
-    units = tuning_units(claim, request.plan) + seed_units(claim, chosen, _seeds(claim, request))
-    stored = [(unit, read_unit(work / unit.key(machine))) for unit in units if (work / unit.key(machine)).is_file()]
-    kept = {repr(condition) for condition in chosen}
-    measured = [{**found, "selected": repr(unit.condition) in kept} for unit, found in stored]
-    return Finding.of(claim, measured, len(units) - len(stored), fingerprint_of(claim))
+def _units(claim: Claim, tunings: Sequence[Any], seeds: range) -> list[Unit]:
+    """Ordered by seed, so that compared networks are measured close in time."""
+    return [Unit(claim, one.chosen, seed) for seed in seeds for one in tunings]
+
+
+def _is_decided(claim: Claim, units: Sequence[Unit], work: Store) -> bool:
+    results = claim.judge(claim.view(rows_of_units(list(_read(units, work).values()))))
+    return all(result.verdict != "undecided" for result in results)
+
+
+def _read(units: Sequence[Unit], work: Store) -> dict[str, dict[str, Any]]:
+    return {unit.key(work.machine): found for unit in units if (found := work.read(unit))}
+
+
+def _finding(claim: Claim, states: dict[str, State], work: Store) -> Finding:
+    """The results so far, and the claims that use the same units."""
+    state = states[claim.name]
+    tuning, units = _read(state.tuning, work), _read(state.units, work)
+    shared = Counter(
+        {name: len(units.keys() & _read(other.units, work).keys()) for name, other in states.items()}
+    ) - Counter({claim.name: len(units)})
+    return Finding.of(claim, tuning, units, len(state.waiting), state.at_edge, fingerprint_of(claim), shared)
+
+
+def _earlier(path: str) -> dict[str, dict[str, Any]]:
+    """The measurements of a `study.json`."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))["units"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"--measured {path}: not a study.json of this command ({error})") from None
 
 
 def _claim(name: str) -> Claim:

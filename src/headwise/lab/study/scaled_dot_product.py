@@ -9,7 +9,7 @@ import torch
 from headwise.core.attention import scaled_dot_product_attention
 from headwise.evaluate.pages.figures import Figure, Panel
 from headwise.lab.study.claim import Claim, Plan, mean_of, series_by
-from headwise.lab.study.statement import Row, Statement, over_seeds
+from headwise.lab.study.statement import Looks, Row, Statement, over_seeds
 
 KEPT = 0.7  # of entropy or gradient at the smallest d_k: less is "falls"
 WITH, WITHOUT = "with 1/sqrt(d_k)", "without"
@@ -27,8 +27,8 @@ class Condition:
 
 def conditions(plan: Plan) -> list[Condition]:
     """Widths four times apart."""
-    widths = plan.pick([4, 64, 1024], [4, 16, 64, 256, 1024], [1, 4, 16, 64, 256, 1024, 4096])
-    return [Condition(d_k, keys=64, queries=plan.pick(16, 512, 2048), device=plan.device) for d_k in widths]
+    widths = plan.pick([4, 64, 1024], [1, 4, 16, 64, 256, 1024, 4096])
+    return [Condition(d_k, keys=64, queries=plan.pick(16, 2048), device=plan.device) for d_k in widths]
 
 
 def measure(condition: Condition, seed: int) -> list[Row]:
@@ -114,6 +114,6 @@ CLAIM = Claim(
     measure=measure,
     figures=figures,
     statements=STATEMENTS,
-    seeds={"toy": 2, "quick": 5, "full": 20},
-    cost={"toy": 0.01, "quick": 0.05, "full": 0.5},
+    cost=0.5,
+    looks=Looks(20, 20),
 )

@@ -1,8 +1,12 @@
 """A statement: one effect that is measured, the threshold that decides, and the verdict that follows from both.
 
 A verdict looks only at the interval of the effect: the statement is supported if the whole interval lies between
-`above` and `below`, refuted if all of it lies outside, and undecided otherwise. Intervals have 95 % probability each;
-they are not corrected for the number of statements.
+`above` and `below`, refuted if all of it lies outside, and undecided otherwise.
+
+Seeds are added while a statement is undecided, so its interval is looked at several times. Each look spends a part of
+the permitted error, in proportion to the seeds (Lan and DeMets 1983, doi:10.1093/biomet/70.3.659); the parts add up to
+it, so that all intervals of a statement together hold with the stated probability. The primary statements share one
+error (Bonferroni); the others have one each.
 """
 
 import math
@@ -11,14 +15,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from headwise.evaluate.pages.statistics import LEVEL, Estimate, mean_interval
 
 Row = dict[str, Any]  # numbers and names of one measured point
-Verdict = Literal["supported", "refuted", "undecided", "open"]
-VERDICTS: tuple[Verdict, ...] = ("supported", "refuted", "undecided", "open")  # open: not measured
-RESAMPLES = 2000
+Verdict = Literal["supported", "refuted", "undecided", "not comparable", "not measured yet"]
+VERDICTS: tuple[Verdict, ...] = ("supported", "refuted", "undecided", "not comparable", "not measured yet")
+PRIMARY = 10  # statements that share one error
+SENTENCES: dict[Verdict, str] = {  # what a verdict says to readers who know no statistics
+    "supported": "Yes",
+    "refuted": "No",
+    "undecided": "Not decided by these measurements",
+    "not comparable": "Not comparable, because a network is no better than the best constant output",
+    "not measured yet": "Not measured yet",
+}
 
 
 class NoRows(ValueError):
@@ -26,15 +35,36 @@ class NoRows(ValueError):
 
 
 class NotMeasured(NoRows):
-    """The rows have nothing about a part of the study that was left out, such as a corpus; the statement is open."""
+    """The rows have nothing about a part of the study that was left out, such as a corpus."""
+
+
+class AtFloor(NoRows):
+    """A lead was asked for of networks of which one has not learned anything."""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """When the seeds of a claim are looked at: after the `first`, and after each later one up to `most`."""
+
+    first: int
+    most: int
+
+    def error(self, seeds: int, primary: bool) -> float:
+        """The error that the look after so many seeds may spend.
+
+        >>> sum(Looks(3, 6).error(seeds, primary=False) for seeds in (3, 4, 5, 6))
+        0.05
+        """
+        share = (self.first if seeds <= self.first else 1) / self.most
+        return round((1 - LEVEL) / (PRIMARY if primary else 1), 9) * share
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """How an effect and its interval are computed from rows; None if no row meets the statement's precondition."""
+    """How an effect and its interval of a given level are computed; None if no row meets the precondition."""
 
     interval: str  # for readers
-    of: Callable[[Sequence[Row]], Estimate | None]
+    of: Callable[[Sequence[Row], float], Estimate | None]
 
 
 @dataclass(frozen=True)
@@ -47,6 +77,7 @@ class Statement:
     estimator: Estimator
     above: float = -math.inf
     below: float = math.inf
+    primary: bool = False
 
     @property
     def threshold(self) -> str:
@@ -68,21 +99,14 @@ class Result:
     verdict: Verdict
 
     @property
-    def shown_value(self) -> str:
-        """The effect for readers."""
-        return f"{self.estimate.value:.3g}" if self.estimate else ""
-
-    @property
-    def shown_interval(self) -> str:
-        """The interval and its kind for readers."""
-        kind, e = self.statement.estimator.interval, self.estimate
-        if e is None:
-            return "" if self.verdict == "open" else "no run met the precondition"
-        if e.low == e.high:
-            return kind
-        if not math.isfinite(e.low):
-            return f"unknown: one value ({kind})"
-        return f"{e.low:.3g} to {e.high:.3g} ({kind}, n = {e.n})"
+    def sentence(self) -> str:
+        """The verdict for readers who know no statistics."""
+        s, e = self.statement, self.estimate
+        said = f"{SENTENCES[self.verdict]}: {s.text}"
+        if e is None or self.verdict in ("not comparable", "not measured yet"):
+            return said
+        spread = f", with {e.n} seeds between {e.low:.3g} and {e.high:.3g}" if e.low < e.high < math.inf else ""
+        return f"{said} Measured: {e.value:.3g}{spread}; needed: {s.threshold} ({s.effect})."
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; an infinite end of an interval is None, because JSON has no infinity."""
@@ -91,6 +115,7 @@ class Result:
         return {
             "name": s.name,
             "statement": s.text,
+            "primary": s.primary,
             "effect": s.effect,
             **numbers,
             "samples": e.n if e else 0,
@@ -100,14 +125,17 @@ class Result:
         }
 
 
-def judge(statement: Statement, rows: Sequence[Row]) -> Result:
-    """The statement's effect in these rows and the verdict; without rows it is open."""
+def judge(statement: Statement, rows: Sequence[Row], looks: Looks) -> Result:
+    """The statement's effect in these rows and the verdict."""
     if not rows:
-        return Result(statement, None, "open")
+        return Result(statement, None, "not measured yet")
+    error = looks.error(len({row["seed"] for row in rows}), statement.primary)
     try:
-        estimate = statement.estimator.of(rows)
+        estimate = statement.estimator.of(rows, 1 - error)
     except NotMeasured:
-        return Result(statement, None, "open")
+        return Result(statement, None, "not measured yet")
+    except AtFloor:
+        return Result(statement, None, "not comparable")
     return Result(statement, estimate, verdict(estimate, statement.above, statement.below))
 
 
@@ -127,10 +155,10 @@ def verdict(estimate: Estimate | None, above: float, below: float) -> Verdict:
 def exact(value: Callable[[Sequence[Row]], float]) -> Estimator:
     """A count or another number without chance, so without interval."""
 
-    def estimate(rows: Sequence[Row]) -> Estimate | None:
+    def estimate(rows: Sequence[Row], level: float) -> Estimate | None:
         try:
             number = value(rows)
-        except NotMeasured:
+        except (NotMeasured, AtFloor):
             raise
         except NoRows:
             return None
@@ -143,10 +171,11 @@ def over_seeds(value: Callable[[Sequence[Row]], float]) -> Estimator:
     """Student's interval of the mean of `value` over seeds.
 
     Networks that are compared within `value` share a seed, so differences are paired. Seeds for which `value` raises
-    `NoRows` are left out; `Estimate.n` tells how many remain. A single one has an infinite interval.
+    `NoRows` are left out; `Estimate.n` tells how many remain. A single one has an infinite interval. A seed with a
+    network at its floor makes the statement not comparable.
     """
 
-    def estimate(rows: Sequence[Row]) -> Estimate | None:
+    def estimate(rows: Sequence[Row], level: float) -> Estimate | None:
         by_seed: dict[Any, list[Row]] = defaultdict(list)
         for row in rows:
             by_seed[row["seed"]].append(row)
@@ -154,41 +183,13 @@ def over_seeds(value: Callable[[Sequence[Row]], float]) -> Estimator:
         for own in by_seed.values():
             try:
                 values.append(value(own))
-            except NotMeasured:
+            except (NotMeasured, AtFloor):
                 raise
             except NoRows:
                 continue
-        return mean_interval(values) if values else None
+        return mean_interval(values, level) if values else None
 
     return Estimator("Student, over seeds", estimate)
-
-
-def over_problems(value: Callable[[Sequence[Row]], float]) -> Estimator:
-    """Percentile bootstrap of `value` over problems, such as sentences: all rows of a problem are drawn together.
-
-    It covers the choice of problems, not that of seeds. The generator has a fixed seed.
-    """
-
-    def estimate(rows: Sequence[Row]) -> Estimate | None:
-        by_problem: dict[Any, list[Row]] = defaultdict(list)
-        for row in rows:
-            by_problem[row["problem"]].append(row)
-        groups = list(by_problem.values())
-        rng = np.random.default_rng(1)
-        try:
-            middle = value(rows)
-            drawn = [
-                value([row for i in rng.integers(len(groups), size=len(groups)) for row in groups[i]])
-                for _ in range(RESAMPLES)
-            ]
-        except NotMeasured:
-            raise
-        except NoRows:
-            return None
-        low, high = np.quantile(drawn, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
-        return Estimate(middle, float(low), float(high), len(groups))
-
-    return Estimator("bootstrap, over problems", estimate)
 
 
 def _finite(number: float) -> float | None:

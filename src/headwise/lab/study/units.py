@@ -1,7 +1,8 @@
-"""Units of work: one condition of one claim with one seed, each stored on disk as soon as it is measured.
+"""Units of work: one condition with one seed, each stored on disk as soon as it is measured.
 
-A unit's file name depends on everything that determines its result, so an interrupted study continues where it was,
-and a changed setting or source is measured anew. Several processes may share a folder.
+A unit's file name depends on everything that determines its result, and on nothing else: claims with the same `measure`
+share the units of equal conditions, an interrupted study continues where it was, and a changed setting or source is
+measured anew. Several processes may share a folder.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from typing import Any
 
 import torch
 
-from headwise.lab.study.claim import Claim, Plan
+from headwise.lab.study.claim import Claim
 from headwise.lab.study.claims import CLAIMS
 from headwise.lab.study.fingerprint import fingerprint_of
 from headwise.lab.study.machine import load_average
@@ -36,24 +37,44 @@ class Unit:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The condition by field, without folders, so that data may move."""
-        return {key: _without_folder(value) for key, value in asdict(self.condition).items() if key != "folder"}
+        """The condition by field, without its folder, so that data may move."""
+        return {key: value for key, value in asdict(self.condition).items() if key != "folder"}
 
     def key(self, machine: str) -> str:
-        """A file name from everything that the result depends on; the `machine` only if time is measured."""
+        """A name from everything that the result depends on; the `machine` only if time is measured."""
+        experiment = self.claim.measure.__module__.rpartition(".")[2]
         identity = {
             "sources": fingerprint_of(self.claim),
-            "claim": self.claim.name,
             "condition": self.settings,
             "seed": self.seed,
             "machine": machine if self.claim.timed else "",
         }
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-        return f"{self.claim.name}-{digest}.json"
+        return f"{experiment}-{digest}"
 
 
-def _without_folder(value: Any) -> Any:
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+@dataclass(frozen=True)
+class Store:
+    """A folder with a small JSON file for each unit that has been measured; they contain no weights."""
+
+    folder: Path
+    machine: str
+
+    def path(self, unit: Unit) -> Path:
+        """The file of a unit, measured or not."""
+        return self.folder / f"{unit.key(self.machine)}.json"
+
+    def read(self, unit: Unit) -> dict[str, Any] | None:
+        """What was measured; None if nothing was yet."""
+        path = self.path(unit)
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def add(self, units: dict[str, dict[str, Any]]) -> None:
+        """Store the units of an earlier report under their keys, except those that are here already."""
+        for key, unit in units.items():
+            path = self.folder / f"{Path(key).name}.json"
+            if not path.is_file():
+                store(path, json.dumps(unit))
 
 
 def measure_unit(unit: Unit) -> dict[str, Any]:
@@ -64,13 +85,7 @@ def measure_unit(unit: Unit) -> dict[str, Any]:
         random.seed(unit.seed)
         rows = unit.claim.measure(unit.condition, unit.seed)
     seconds = round(time.perf_counter() - started, 3)
-    about = {"claim": unit.claim.name, "seed": unit.seed, "seconds": seconds, "load": before}
-    return {**about, "condition": unit.settings, "rows": rows}
-
-
-def measure_and_store(unit: Unit, path: Path) -> None:
-    """Measure a unit into a file that appears when it is complete."""
-    store(path, json.dumps(measure_unit(unit)))
+    return {"seed": unit.seed, "seconds": seconds, "load": before, "condition": unit.settings, "rows": rows}
 
 
 def store(path: Path, text: str) -> None:
@@ -80,29 +95,24 @@ def store(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def measure_all(units: Sequence[Unit], work: Path, machine: str, jobs: int) -> Iterator[Unit]:
-    """Measure the units without a file, and yield each when it is stored.
-
-    Units that measure time run first, one at a time in this process; the others in `jobs` processes.
-    """
-    waiting = [unit for unit in units if not (work / unit.key(machine)).is_file()]
-    timed = [unit for unit in waiting if unit.claim.timed or jobs == 1]
-    for unit in timed:
-        measure_and_store(unit, work / unit.key(machine))
+def measure_all(units: Sequence[Unit], work: Store, jobs: int) -> Iterator[Unit]:
+    """Measure units, and yield each when it is stored: times one at a time in this process, others in `jobs`."""
+    if jobs > 1 and not any(unit.claim.timed for unit in units):
+        yield from _in_processes(units, work, jobs)
+        return
+    for unit in units:
+        store(work.path(unit), json.dumps(measure_unit(unit)))
         yield unit
-    if len(timed) < len(waiting):
-        yield from _in_processes([unit for unit in waiting if unit not in timed], work, machine, jobs)
 
 
-def _in_processes(units: Sequence[Unit], work: Path, machine: str, jobs: int) -> Iterator[Unit]:
+def _in_processes(units: Sequence[Unit], work: Store, jobs: int) -> Iterator[Unit]:
     """One unit at a time in each of several processes, which end when this one does, also if it is killed."""
     context = multiprocessing.get_context("spawn")
     threads = max(1, (os.cpu_count() or 1) // jobs)
     with ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(threads,)) as pool:
         try:
             tasks = {
-                pool.submit(_work, unit.claim.name, unit.condition, unit.seed, work / unit.key(machine)): unit
-                for unit in units
+                pool.submit(_work, unit.claim.name, unit.condition, unit.seed, work.path(unit)): unit for unit in units
             }
             for task in as_completed(tasks):
                 task.result()
@@ -126,19 +136,4 @@ def _start_worker(threads: int) -> None:
 
 
 def _work(claim: str, condition: Any, seed: int, path: Path) -> None:
-    measure_and_store(Unit(CLAIMS[claim], condition, seed), path)
-
-
-def tuning_units(claim: Claim, plan: Plan) -> list[Unit]:
-    """The first seed of every condition, on which learning rates are selected."""
-    return [Unit(claim, condition, 1) for condition in claim.conditions(plan)]
-
-
-def seed_units(claim: Claim, conditions: Sequence[Any], seeds: int) -> list[Unit]:
-    """The other seeds of the selected conditions, ordered by seed: compared conditions are measured close in time."""
-    return [Unit(claim, condition, seed) for seed in range(2, seeds + 1) for condition in conditions]
-
-
-def read_unit(path: Path) -> dict[str, Any]:
-    """A stored unit."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    store(path, json.dumps(measure_unit(Unit(CLAIMS[claim], condition, seed))))
