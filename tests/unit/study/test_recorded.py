@@ -127,7 +127,7 @@ def test_recall_starts_as_when_it_was_measured(
     assert found == pytest.approx(losses, rel=1e-3)
 
 
-@pytest.mark.parametrize(("network", "loss"), [("transformer", 6.2763), ("lstm", 5.7008)])
+@pytest.mark.parametrize(("network", "loss"), [("transformer", 6.2611), ("lstm", 5.7008)])
 def test_translation_starts_as_when_it_was_measured(network: str, loss: float, tmp_path: Path) -> None:
     """The same language, tokens, batches, initial parameters and rates, with or without the compiled library."""
     condition = translators.on_generated(Plan("full"), network)

@@ -189,6 +189,8 @@ def test_the_plan_counts_what_is_missing_and_shared(tmp_path: Path) -> None:
     lines, seconds = plan_lines([TUNABLE, SHARING], asked, work)
     assert re.search(r"^tunable +10 measurements", lines[0]) and "5 more are shared" in lines[1]
     assert seconds == (6 / 4 + 4) * 60 / 2
+    untrained = replace(TUNABLE, conditions=lambda plan: [Tuned("lstm", 0, 0.0), Tuned("lstm", 8, 1.0)])
+    assert plan_lines([untrained], request(tmp_path), work)[1] == (2 + 3 / 4 + 2) * 60
     run_study(request(tmp_path / "out"))
     assert plan_lines([TOY], asked, Store(tmp_path / "out/work", "here"))[1] == 0
 

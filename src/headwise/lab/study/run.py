@@ -23,7 +23,7 @@ from headwise.lab.study.finding import Finding, kind_of, rows_of_units
 from headwise.lab.study.fingerprint import fingerprint_of
 from headwise.lab.study.machine import describe_machine
 from headwise.lab.study.report import write_report
-from headwise.lab.study.tuning import EXTENSIONS, tune
+from headwise.lab.study.tuning import BUDGETS, EXTENSIONS, tune
 from headwise.lab.study.units import Store, Unit, measure_all
 from headwise.runtime.allocator import keep_freed_memory
 from headwise.text.files.sources import count_of
@@ -158,9 +158,10 @@ def expected_seconds(unit: Unit, plan: Plan, work: Store) -> float:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two conditions differ in their learning rate and budget alone."""
+    """Whether two conditions differ in their learning rate and budget alone; an untrained network has neither."""
     return all(
-        value == getattr(other, name) for name, value in vars(one).items() if name not in ("rate", "steps", "first")
+        bool(value) == bool(getattr(other, name)) if name in ("rate", *BUDGETS) else value == getattr(other, name)
+        for name, value in vars(one).items()
     )
 
 
