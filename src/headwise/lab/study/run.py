@@ -128,8 +128,9 @@ def plan_lines(claims: Sequence[Claim], request: StudyRequest, work: Store) -> t
         counted |= units.keys()
         seconds = sum(expected_seconds(unit, request.plan, work) for unit in new)
         seconds /= 1 if claim.timed else request.jobs
+        shown = f", about {shown_time(seconds)}" * bool(new)
         shared = f", {len(units) - len(new)} more are shared with claims above" * (len(new) < len(units))
-        lines.append(f"{claim.name:<20}{len(new):>4} measurements, about {shown_time(seconds)}{shared}")
+        lines.append(f"{claim.name:<20}{len(new):>4} measurements{shown}{shared}")
         total += seconds
     lines.append(f"To measure: about {shown_time(total)} on {count_of(request.jobs, 'idle core')}")
     return lines, total
