@@ -2,7 +2,7 @@
 
 import argparse
 
-from headwise.cli.options import device_option, whole_number
+from headwise.cli.options import device_option, file_option, whole_number
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -15,8 +15,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=whole_number(1), default=1, metavar="N", help=jobs)
     report = "measure nothing, and report what has been measured in --out"
     parser.add_argument("--report-only", action="store_true", help=report)
-    measured = "study.json of an earlier study, whose measurements are not repeated"
-    parser.add_argument("--measured", default="", metavar="FILE", help=measured)
+    file_option(parser, "--measured", "study.json of an earlier study, whose measurements are not repeated")
     data = "folder that may have the corpora multi30k and lm (default: none)"
     parser.add_argument("--data", metavar="DIR", help=data)
     device_option(parser)
