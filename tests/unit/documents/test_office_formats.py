@@ -18,7 +18,7 @@ from openpyxl.worksheet.table import Table
 
 from headwise.documents.not_translated import count_kinds, not_translated
 from headwise.documents.reading import parse_document
-from headwise.documents.unit import Document, UnitState, plain
+from headwise.documents.unit import Document, UnitState, plain, strings_only
 from headwise.errors import UserError
 
 
@@ -296,3 +296,15 @@ def test_a_rich_text_of_a_workbook_keeps_its_line_ends() -> None:
     sheet = openpyxl.load_workbook(BytesIO(filled(document)), rich_text=True).active
     assert sheet is not None
     assert str(sheet["A1"].value) == "PLAIN\nAND BOLD"
+
+
+def test_fields_of_a_paragraph_are_counted_and_line_ends_are_blanks() -> None:
+    made: Any = opendocument.OpenDocumentText()
+    paragraph = text.P(text="A long\n  text by ")
+    paragraph.addElement(text.AuthorName(text="Ann"))
+    paragraph.addElement(text.MetaField(id="a", text=" on the page."))
+    made.text.addElement(paragraph)
+    document = parse_document("a.odt", in_memory(made.write))
+    found = [strings_only(unit.source) for unit in document.units]
+    assert found == ["A long text by  on the page."]
+    assert [(one.kind, one.text) for one in document.skipped] == [("field", "Ann")]

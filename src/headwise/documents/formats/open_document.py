@@ -2,7 +2,7 @@
 
 Paragraphs and headings are units, also those of headers, footers, notes, tables and comments. Formatted text and links
 are between two codes, other elements (a tab, a note, an image) are one code each. Numbers, results of formulas, deleted
-text, and tables of contents stay.
+text, fields, and tables of contents stay.
 """
 
 import re
@@ -18,9 +18,10 @@ from headwise.errors import UserError
 
 PARTS = ("content.xml", "styles.xml")
 PARAGRAPHS = ("p", "h")
-PAIRED = ("span", "a", "meta", "ruby-base", "ruby")
+PAIRED = ("span", "a", "meta", "meta-field", "ruby-base", "ruby")
 STAYS = {
     "tracked-changes": "deleted text",
+    "ruby-text": "reading (ruby)",
     "table-of-content": "table of contents or index",
     **dict.fromkeys(
         ("illustration-index", "table-index", "object-index", "user-index", "alphabetical-index", "bibliography"),
@@ -29,6 +30,7 @@ STAYS = {
 }
 MAX_INNER = 200  # paragraphs inside a paragraph with text
 CONTROLS = re.compile(r"[\x00-\x1f]+")
+BLANKS = re.compile(r"[ \t\r\n]+")  # as one
 
 
 @dataclass
@@ -74,7 +76,7 @@ def _collect(part: Source, element: Element, found: _Found, shape: Element | Non
                 found.skipped.append(Skipped("texts inside a paragraph", child.line))
             else:
                 found.passages += inner.passages
-            found.skipped += inner.skipped
+            found.skipped += [*_fields(part, child), *inner.skipped]
         else:
             is_shape = any(
                 name.endswith(":text-style-name") or name.startswith("presentation:") for name in child.attributes
@@ -97,6 +99,19 @@ def _skipped(part: Source, element: Element, kind: str) -> Iterator[Skipped]:
             yield Skipped(kind, one.line, beginning_of(text))
 
 
+def _fields(part: Source, element: Element) -> Iterator[Skipped]:
+    """The texts of elements that stay in a paragraph, without those of paragraphs and comments inside it."""
+    for child in element.children:
+        if child.name in (*PARAGRAPHS, "annotation"):
+            continue
+        text = "".join(one for one in part.parts(child, lambda _: False) if isinstance(one, str))
+        if not _is_paired(child) and any(map(str.isalpha, text)):
+            is_field = part.text(child.start, child.inner).startswith("<text:")
+            kind = STAYS.get(child.name) or ("field" if is_field else f"<{child.name}>")
+            yield Skipped(kind, child.line, beginning_of(text))
+        yield from _fields(part, child)
+
+
 def _is_paired(element: Element) -> bool:
     return element.name in PAIRED and element.inner_end > element.inner
 
@@ -105,7 +120,7 @@ def _paragraph(
     part: Source, element: Element, shape: Element | None, marks: OpenDocumentDirection
 ) -> PartPassage | None:
     """The text of a paragraph, or None without letters."""
-    parts = part.parts(element, _is_paired)
+    parts = tuple(BLANKS.sub(" ", one) if isinstance(one, str) else one for one in part.parts(element, _is_paired))
     if not any(any(map(str.isalpha, one)) for one in parts if isinstance(one, str)):
         return None
     start_tag = marks.start_tag(element, shape)
