@@ -79,12 +79,10 @@ def test_the_summary_counts_what_was_translated_and_kept(
     content = f"{before}{texts}{kept}{after}".replace("{{", "{").replace("}}", "}")
     document = parse_document(name, content.encode(), ("en", "fr"))
     steps = translation_steps(document, "en", markers=False)
-    try:
+    with pytest.raises(StopIteration) as end:
         request = next(steps)
-        filled = steps.send([SentenceTranslation("Un chien", n_tokens=(0, 2)) for _ in request.texts])
-    except StopIteration as end:
-        filled = end.value
+        steps.send([SentenceTranslation("Un chien", n_tokens=(0, 2)) for _ in request.texts])
     rest = len(document.units) - number
     units = "1 unit" if number + rest == 1 else f"{number + rest} units"
-    summary = fill_summary(len(document.units), filled)
+    summary = fill_summary(len(document.units), end.value.value)
     assert summary.split("\n")[0] == f"{units}: {number} translated, 0 left open, {rest} kept unchanged"
