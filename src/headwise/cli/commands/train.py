@@ -15,11 +15,14 @@ from headwise.cli.options import (
     task_option,
     whole_number,
 )
+from headwise.cli.parallel_texts import holds_pairs
 from headwise.config.settings import recipe_names
 from headwise.config.tasks import TASKS
+from headwise.documents import is_memory
 from headwise.evaluate.logs import training_history
 from headwise.runtime.checkpoint.model_card import card_commands, next_steps
 from headwise.runtime.checkpoint.trained import CARD
+from headwise.text.files.split import parse_validation_size
 
 COMMON = ("--recipe", "--train", "--valid", "--out", "--task", "--init", "--set", "--minutes", "--resume", "--device")
 TRACKERS = {"tensorboard": "TensorBoard (files in --out)", "wandb": "Weights & Biases", "mlflow": "MLflow"}
@@ -90,10 +93,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _next_steps(options: argparse.Namespace) -> str:
     """Commands for the new model, which read the validation files or a sentence of them."""
-    from headwise.cli.parallel_texts import holds_pairs
-    from headwise.documents import is_memory
-    from headwise.text.files.split import parse_validation_size
-
     folder = Path(options.out)
     commands = [line.split(" ") for line in card_commands(folder / CARD)]
     source = next((words[words.index("--source") + 1] for words in commands if "evaluate" in words), "")

@@ -163,12 +163,11 @@ def few_training_pairs(request: TrainRequest, pairs: int) -> Iterator[str]:
         train, valid = ([name for path in paths for name in names_of(path)] for paths in (request.train, request.valid))
         files = ["--train", *train, "--valid", *valid, "--out", f"{request.out}-tuned"]
         languages = ["--languages", "-".join(request.languages)] if all(request.languages) else []
+        model = f"a model for your languages, such as {FETCH}Helsinki-NLP/opus-mt-en-de"
         yield (
-            f"warning: --train has {count_of(pairs, 'pair')}, few for training from scratch: with "
-            f"{nearest:,} pairs of captions, `tiny` had a BLEU of {scratch}, and a pretrained model that was "
-            f"fine-tuned {tuned}. With a model for your languages, such as {FETCH}Helsinki-NLP/opus-mt-en-de, "
-            f"compare: {headwise_command()} tune MODEL "
-            f"{shlex.join([*files, *languages])}"
+            f"warning: --train has {count_of(pairs, 'pair')}, few for training from scratch: with {nearest:,} pairs "
+            f"of captions, `tiny` had a BLEU of {scratch}, and a pretrained model that was fine-tuned {tuned}. With "
+            f"{model}, compare: {headwise_command()} tune MODEL {shlex.join([*files, *languages])}"
         )
 
 
