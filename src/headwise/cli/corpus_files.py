@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from headwise.cli.files import output, with_progress_bar
 from headwise.cli.rules import out_file
@@ -44,17 +44,16 @@ def _tsv_line(pair: Pair) -> str:
 def write_corpus(path: str, as_line: Callable[[Pair], str], pairs: Iterable[Pair]) -> int:
     """Write a corpus, which appears when it is complete; returns its number of pairs."""
     with output(path) as file:
-        count = write_pairs(file, as_line, pairs)
+        count = write_pairs(file.write, as_line, pairs)
     if not count:
         print(f"headwise: {path}: has no pair", file=sys.stderr)
     return count
 
 
-def write_pairs(file: TextIO, as_line: Callable[[Pair], str], pairs: Iterable[Pair]) -> int:
-    """Write lines to an open file, up to the last on the disk; returns their number."""
+def write_pairs(write: Callable[[str], object], as_line: Callable[[Pair], str], pairs: Iterable[Pair]) -> int:
+    """Write a line for each pair; returns their number."""
     count = 0
     for pair in pairs:
-        file.write(as_line(pair) + "\n")
+        write(as_line(pair) + "\n")
         count += 1
-    file.flush()
     return count

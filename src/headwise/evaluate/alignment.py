@@ -50,7 +50,7 @@ def score_alignment(found: Sequence[Collection[Link]], gold: Sequence[GoldLinks]
 
     >>> gold = GoldLinks(sure=frozenset({(0, 0)}), possible=frozenset({(0, 0), (1, 1)}))
     >>> print(score_alignment([{(0, 0), (1, 1), (2, 1)}], [gold]).render())
-    AER 25.0   precision 66.7   recall 100.0   3 links, 1 sure in gold, 1 pairs
+    AER 25.0   precision 66.7   recall 100.0   3 links, 1 sure in gold, 1 pair
     """
     if len(found) != len(gold):
         raise UserError(f"links of {count_of(len(found), 'pair')}, but gold of {len(gold):,}; line n belongs to line n")

@@ -23,8 +23,9 @@ def quick() -> ModuleType:
 
 
 def scripts() -> dict[str, str]:
-    """The text of everything that is run, but for `quick.py`."""
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py") if path.stem != "quick"}
+    """The text of everything that is run, but for `quick.py` and `study.py`, which only copies results."""
+    others = ("quick", "study")
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py") if path.stem not in others}
     return {name: text for name, text in texts.items() if '__name__ == "__main__"' in text}
 
 

@@ -85,12 +85,13 @@ def test_int8_may_differ_and_says_how_often(
 
 def test_a_place_where_nothing_can_be_written_is_one_line(make_model: MakeModel, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"out: cannot be written \(.*\); check that this folder is writable"):
+    with pytest.raises(UserError, match=r"out: cannot be written \(.*\); name a new folder"):
         export_model(make_model(), "ctranslate2", tmp_path / "file" / "out")
 
 
 def test_mistakes_are_one_line(make_model: MakeModel, tmp_path: Path) -> None:
     model = make_model()
+    (tmp_path / "other").touch()
     for arguments, message in [
         ((model, "onx", tmp_path / "out"), "unknown format 'onx'; did you mean 'onnx'"),
         ((model, "hf", tmp_path / "out", True), "--compute int8 is for ctranslate2 and onnx"),

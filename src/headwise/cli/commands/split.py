@@ -74,5 +74,6 @@ def _write(folder: Path, parts: Mapping[str, Sequence[Corpus]]) -> dict[str, int
         for name, corpora in parts.items():
             path = str(folder / f"{name}.tsv")
             file = files.enter_context(output(path))
-            counts[name] = write_pairs(file, pair_format(path), read_pairs(corpora))
+            counts[name] = write_pairs(file.write, pair_format(path), read_pairs(corpora))
+            file.flush()  # a full disk ends it before any part has its name
     return counts

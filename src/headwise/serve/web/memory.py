@@ -33,9 +33,9 @@ class Image:
         structure, width = network.structure, -(-network.d_model // LANES) * LANES
         assert len({*network.vocabulary.values()}) == 1, "one vocabulary for both sides"
         self._layers = {"encoder": structure.n_encoder_layers, "decoder": structure.n_decoder_layers}
-        self._floats = {"weight": width, "bias": width}
-        self._floats |= {"rows": network.vocabulary["tgt"] * width, "positions": positions * width}
-        self._floats["angles"] = positions * 2 * structure.rotary.half
+        self._sizes = {"weight": 4 * width, "bias": 4 * width, "positions": 4 * positions * width}
+        self._sizes["rows"] = (2 if structure.target.half else 4) * network.vocabulary["tgt"] * width
+        self._sizes["angles"] = 4 * positions * 2 * structure.rotary.half
         self.model = self._write(self._words(structure))
 
     def _words(self, record: Structure) -> list[tuple[bytes, bool]]:
@@ -64,7 +64,7 @@ class Image:
             return self._write([word for layer in layers for word in self._words(layer)])
         if name in LINEARS:
             return self._write(self._linear(c.Linear.from_address(at)))
-        return self._shared(ctypes.string_at(at, 4 * self._floats[name]))
+        return self._shared(ctypes.string_at(at, self._sizes[name]))
 
     def _linear(self, linear: c.Linear) -> list[tuple[bytes, bool]]:
         columns = -(-linear.d_out // PANEL) * PANEL
