@@ -190,6 +190,33 @@ def test_the_address_brings_everything_back(explored: Explored) -> None:
     assert shown.locator(".heatmap canvas").count() == 2
 
 
+def test_back_leads_to_the_view_before(explored: Explored) -> None:
+    shown = explored(f"view=matrix&{TEXT}")
+    for name in ("Lines", "Walk"):
+        shown.get_by_role("button", name=name, exact=True).click()
+        shown.keyboard.press("t")  # the theme is no step of the history
+    for view in ("lines", "matrix"):
+        shown.go_back()
+        shown.wait_for_function(
+            "view => (new URLSearchParams(location.hash.slice(1)).get('view') ?? 'lines') === view", arg=view
+        )
+        expect(shown.locator(f"[data-key='view {view}']")).to_have_attribute("aria-current", "page")
+
+
+def test_the_language_of_a_link_stays_in_the_address(explored: Explored) -> None:
+    shown = explored(f"language=de&{TEXT}", locale="de-DE")
+    assert "language=de" in shown.url
+
+
+def test_the_layer_of_an_address_is_that_of_the_walk(explored: Explored) -> None:
+    shown = explored(f"view=walk&layer=1&head=1&{TEXT}")
+    expect(shown.locator(".figure-where")).to_contain_text("layer 1, head 1")
+    assert "&layer=1&head=1" in shown.url and "walkLayer" not in shown.url
+    shown.get_by_role("group", name="Layer").get_by_role("button", name="0").click()
+    expect(shown.locator(".figure-where")).to_contain_text("layer 0, head 1")
+    assert "layer=" not in shown.url
+
+
 def test_a_phone_needs_no_sideways_scrolling(explored: Explored) -> None:
     shown = explored(width=360)
     for key in "1234567":

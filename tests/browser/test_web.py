@@ -1,5 +1,6 @@
 """The page that `headwise export --to web` writes, opened from disk: it translates as `headwise translate` does."""
 
+import json
 import random
 import re
 import subprocess
@@ -210,8 +211,8 @@ def test_a_page_of_several_models_keeps_the_choice_in_its_address(
     page.goto(course_page.as_uri())
     page.get_by_label("Model").select_option("characters")
     expect(page.get_by_role("button", name="Continue")).to_be_enabled()
+    expect(page.locator(".card h2")).to_be_visible()
     continued(page, "Männer & Hund?", "0")
-    page.get_by_role("button", name="Tour").click()
     page.get_by_role("combobox", name="Cards").select_option("mask")
     page.locator(".tour-choices button").first.click()
     expect(page.locator('data[data-name="pairs"]').first).to_have_attribute("value", str(14**2))
@@ -237,11 +238,119 @@ def test_another_model_keeps_the_language_and_the_text(new_page: Callable[..., A
     expect(page.locator("#source")).to_have_value(text)
     assert "language=de" in page.url
     page.evaluate("() => { location.hash = 'model=bpe'; }")  # a link with another model and no text
-    expect(page.locator("#source")).to_have_value("")
     expect(page.locator("#model")).to_have_value("bpe")
+    expect(page.locator("#source")).not_to_have_value(text)
     expect(page.locator("#language")).to_have_value("de")
     page.evaluate("() => { location.hash = 'model=bpe&language=fr'; }")
     expect(page.locator("#language")).to_have_value("fr")
+
+
+@pytest.fixture(scope="session")
+def tagged_course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of two translators with examples in their logs, the first one of two target languages."""
+    folder = tmp_path_factory.mktemp("tagged")
+    lines = ["A dog runs across the field .", "Der Hund sieht die Männer ."] * 20
+    paths = []
+    for name, special, source in (
+        ("tagged", ["<2de>", "<2fr>"], "<2fr> A dog runs ."),
+        ("plain", [], "Der Hund sieht ."),
+    ):
+        tokenizer = Tokenizer.train(lines, TranslationData(vocab_size=280), special=special)
+        paths.append(write_model(folder / name, SHAPES["transformer"], tokenizer, {}))
+        record = {"step": 1, "sample": {"source": source, "output": "", "reference": ""}}
+        (folder / name / "validation.jsonl").write_text(f"{json.dumps(record)}\n", encoding="utf-8")
+    export_page([translation_folder(path) for path in paths], folder / "course.html")
+    export_page([translation_folder(paths[0])], folder / "single.html")
+    return folder / "course.html"
+
+
+def test_a_page_has_an_example_and_a_course_begins_with_the_tour(
+    new_page: Callable[..., Any], tagged_course: Path
+) -> None:
+    page = new_page()
+    page.goto(tagged_course.as_uri())
+    expect(page.locator('.card[data-card="recurrence"] .question')).to_contain_text("recurrent")
+    expect(page.locator("#source")).to_have_value("A dog runs .")
+    expect(page.locator("#to")).to_have_value("<2fr>")
+    single = new_page()
+    single.goto(tagged_course.with_name("single.html").as_uri())
+    expect(single.locator("#source")).to_have_value("A dog runs .")
+    expect(single.locator("#translate")).to_be_enabled()
+    assert single.locator("#output p, #guide").count() == 0, "it translates when it is asked to"
+    single.goto(f"{single.url}#card=heads")
+    expect(single.locator('.card[data-card="heads"] .question')).to_be_visible()
+
+
+@pytest.mark.parametrize("address", ["view=tour&card=heads", "card=heads", "model=plain&card=heads"])
+def test_a_card_without_a_text_is_shown_with_the_example(
+    new_page: Callable[..., Any], tagged_course: Path, address: str
+) -> None:
+    page = new_page()
+    page.goto(f"{tagged_course.as_uri()}#{address}")
+    expect(page.locator('.card[data-card="heads"] .question')).to_be_visible()
+    expect(page.locator("#source")).to_have_value("Der Hund sieht ." if "plain" in address else "A dog runs .")
+
+
+def test_another_model_keeps_the_card(new_page: Callable[..., Any], tagged_course: Path) -> None:
+    page = new_page(locale="en")
+    page.goto(f"{tagged_course.as_uri()}#card=heads&language=de")
+    expect(page.locator('.card[data-card="heads"] .question')).to_be_visible()
+    page.locator("#model").select_option("plain")
+    expect(page.locator("#source")).to_have_value("Der Hund sieht .")
+    expect(page.locator('.card[data-card="heads"] .question')).to_contain_text("Köpfe")
+    page.locator("#source").fill("Hund & Hund")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#details .source")).to_have_text("Hund & Hund")
+    page.locator("#model").select_option("tagged")
+    expect(page.locator("#details .source")).to_have_text("<2de> Hund & Hund")
+    expect(page.locator('.card[data-card="heads"] .question')).to_be_visible()
+    assert "language=de" in page.url
+
+
+def test_back_leads_to_the_card_the_view_and_the_model_before(
+    new_page: Callable[..., Any], tagged_course: Path
+) -> None:
+    page = new_page()
+    page.goto("about:blank")
+    page.goto(tagged_course.as_uri())
+    expect(page.locator('.card[data-card="recurrence"]')).to_be_visible()
+    page.locator(".tour-bar select").select_option("heads")
+    page.locator(".tour-choices button").first.click()
+    page.get_by_role("combobox", name="Token").select_option("2")  # of the same card
+    page.locator(".tour-bar select").select_option("mask")
+    expect(page.locator('.card[data-card="mask"]')).to_be_visible()
+    page.get_by_role("button", name="Tour").click()
+    expect(page.locator("#tour-panel")).to_be_hidden()
+    page.locator("#model").select_option("plain")
+    expect(page.locator("#source")).to_have_value("Der Hund sieht .")
+    page.go_back()
+    expect(page.locator("#model")).to_have_value("tagged")
+    expect(page.locator("#details .source")).to_have_text("<2fr> A dog runs .")
+    expect(page.locator(".card")).to_have_count(0)
+    page.go_back()
+    expect(page.locator('.card[data-card="mask"]')).to_be_visible()
+    page.go_back()
+    expect(page.locator('.card[data-card="heads"]')).to_be_visible()
+    assert "cell=2" in page.url
+    page.go_back()
+    expect(page.locator('.card[data-card="recurrence"]')).to_be_visible()
+    page.go_back()
+    assert page.url == "about:blank"
+
+
+def test_the_menu_and_the_text_name_one_language(new_page: Callable[..., Any], tagged_course: Path) -> None:
+    page = new_page()
+    page.goto(f"{tagged_course.as_uri()}#card=tokens&text=%3C2fr%3E+A+dog")
+    expect(page.locator("#details .source")).to_have_text("<2fr> A dog")
+    expect(page.locator("#to")).to_have_value("<2fr>")
+    expect(page.locator("#source")).to_have_value("A dog")
+    page.locator(".tour-choices button").first.click()
+    numbers = [page.locator(f'.card data[data-name="{name}"]').first for name in ("words", "characters")]
+    assert [number.get_attribute("value") for number in numbers] == ["2", "5"], "without the token that was added"
+    page.locator("#source").fill("<2de> A dog")
+    expect(page.locator("#to")).to_have_value("<2de>")
+    page.locator("#to").select_option("<2fr>")
+    expect(page.locator("#source")).to_have_value("A dog")
 
 
 EXPLAINED = """([text, tokens]) => new Promise((resolve, reject) => {

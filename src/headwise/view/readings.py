@@ -67,8 +67,8 @@ def clearest_head(record: AttentionRecord) -> tuple[int, int, str] | None:
     """Layer, head and row (`ROWS`) of the cross-attention that aligns this pair most clearly; None without one.
 
     Sums over source tokens the greatest weight from any target token. A head that attends evenly, or always to the same
-    token, has 1 in total; one that attends to each in turn has their number. Special tokens do not count. Tokens are
-    used, not words, because not every language has blanks.
+    token, has 1 in total; one that attends to each in turn has their number. Special and declared tokens (such as
+    `<2de>`) do not count. Tokens are used, not words, because not every language has blanks.
     """
     looking, looked_at = _tokens_of(record.tgt_words), _tokens_of(record.src_words)
     found: list[tuple[float, int, int]] = []
@@ -100,7 +100,7 @@ def alignment_row(record: AttentionRecord, weights: Float[np.ndarray, "tgt src"]
 
 
 def _tokens_of(words: Sequence[Word]) -> list[int]:
-    return [i for word in words for i in range(word.start, word.stop)]
+    return [i for word in words if not word.declared for i in range(word.start, word.stop)]
 
 
 def entropy(layer: Float[np.ndarray, "heads queries keys"]) -> Float[np.ndarray, " heads"]:

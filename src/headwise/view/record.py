@@ -39,6 +39,7 @@ class Word:
     text: str
     start: int
     stop: int
+    declared: bool = False  # a token that was declared, such as `<2de>`, and no text
 
 
 @dataclass(frozen=True)

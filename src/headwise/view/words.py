@@ -34,7 +34,8 @@ def words_spelled(tokenizer: PairTokenizer, tokens: Sequence[int]) -> list[Word]
         while not spelled[start]:  # special tokens in front of a text
             start += 1
         stop = int(owner[end - 1]) + 1
-        found.append(Word(_to_bytes(match.group()).decode("utf-8", errors="replace"), start, stop))
+        word = _to_bytes(match.group()).decode("utf-8", errors="replace")
+        found.append(Word(word, start, stop, tokens[start] in tokenizer.declared))
     return found
 
 

@@ -1,12 +1,12 @@
-"""The text that the explorer begins with: a sentence of the model's own data, where they are on this machine."""
+"""The text that the explorer and the exported page begin with: a sentence of the model's data on this machine."""
 
 from pathlib import Path
 
 import pytest
 
 from headwise.config.data import TranslationData
-from headwise.pytorch.inspect.page_models import example_source
 from headwise.text.files.corpus import Corpus
+from headwise.text.prepared.example import example_source
 from headwise.text.prepared.prepared import prepare
 from headwise.text.tokens.tokenizer import Tokenizer
 

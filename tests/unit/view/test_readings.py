@@ -86,6 +86,21 @@ def test_the_clearest_head_looks_at_each_word_in_its_turn() -> None:
     assert clearest_head(replace(pair, src=Axis(pair.src.labels))) is None
 
 
+def test_a_head_that_looks_at_declared_tokens_aligns_nothing() -> None:
+    """One head turns from the tag to a word, the other from word to word, less sharply."""
+    tagging, turning = (
+        [[0.9, 0, 0.1, 0], [0, 0, 1, 0], [0, 0, 0, 1]],
+        [[0, 0.8, 0.2, 0], [0, 0.2, 0.8, 0], [0, 0, 0, 1]],
+    )
+    words = [Word("<2de>", 0, 1, declared=True), Word("a", 1, 2), Word("b", 2, 3)]
+    src = Axis(["<2de>", "a", "b", "</s>"], words)
+    tgt = Axis(["c", "d", "</s>"], [Word("c", 0, 1), Word("d", 1, 2)])
+    pair = AttentionRecord("", "", src, tgt, [], [], [], [array([tagging, turning])])
+    assert clearest_head(pair) == (0, 1, "predicts")
+    counted = replace(src, words=[replace(word, declared=False) for word in words])
+    assert clearest_head(replace(pair, src=counted)) == (0, 0, "predicts")
+
+
 def shifted(order: list[int], row: str, sharpness: float = 0.8) -> np.ndarray:
     """Weights of one head on a source of as many pieces and an end mark: target piece i is linked to `order[i]`."""
     length = len(order) + 1

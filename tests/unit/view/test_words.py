@@ -23,6 +23,7 @@ def test_pieces_of_words(tokenizer: Tokenizer) -> None:
 
 def test_a_declared_token_is_a_word_and_marks_are_none(tokenizer: Tokenizer) -> None:
     assert spelled(tokenizer, "<2de>Der Hund")[:2] == [("<2de>", ["<2de>"]), ("Der", ["▁Der"])]
+    assert [word.declared for word in words_spelled(tokenizer, tokenizer.encode("<2de>Der Hund"))] == [1, 0, 0]
     assert words_spelled(tokenizer, [tokenizer.eos_id]) == []
 
 

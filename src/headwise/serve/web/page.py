@@ -23,6 +23,7 @@ from headwise.config.network import NetworkConfig
 from headwise.config.settings import RunConfig, SearchSettings
 from headwise.contract import SearchOptions
 from headwise.errors import UserError
+from headwise.evaluate.logs import VALIDATION_LOG, read_log
 from headwise.evaluate.pages.document import asset, catalogues, document, fill_template, interface_parts, script_text
 from headwise.models.kinds import kind_of
 from headwise.models.language.language_model import without_start
@@ -39,6 +40,7 @@ from headwise.runtime.search.request import search_options
 from headwise.serve.web.memory import Image, structure_layout, structure_values
 from headwise.serve.web.wasm import wasm_builds
 from headwise.text.files.documents import train_on_documents
+from headwise.text.prepared.example import example_source
 from headwise.text.tokens.tokenizer import Tokenizer
 from headwise.view.page.walks import one_walk
 from headwise.view.record import ROWS, WalkRecord, WalkStep
@@ -135,6 +137,7 @@ def pack_model(folder: Folder) -> bytes:
         "continues": alone,
         "aligns": None if alone else page_alignment(folder.path),
         "walk": page_walks(folder.path, alone),
+        "example": page_example(folder),
         "targets": [] if alone else [f"<2{code}>" for code in tagged_targets(folder)],
         "tokenizer": page_tokenizer(tokenizer, str(folder.path), alone),
         **settings,
@@ -203,6 +206,15 @@ def page_alignment(path: Path) -> dict[str, int | None] | None:
     """The stored attention for word alignment; None: the page chooses the clearest head for each pair."""
     known = read_alignment(path)
     return known and {"layer": known["layer"], "head": known["head"], "later": ROWS.index(known["row"])}
+
+
+def page_example(folder: Folder) -> str:
+    """A text that the model was validated on: of the data, if they are on this machine, or of the log; "" without."""
+    if found := example_source(folder.about):
+        return found
+    samples = (record.get("sample") for record in read_log(folder.path / VALIDATION_LOG))
+    sources = [sample["source"] for sample in samples if isinstance(sample, Mapping)]
+    return str(sources[-1]) if sources else ""
 
 
 def page_html(models: Mapping[str, bytes], title: str) -> str:

@@ -10,7 +10,7 @@ export class Guide {
   /**
    * @param {Omit<import("./tour.js").TourHost, "set">} host
    * @param {() => string} theme
-   * @param {(place: any) => void} keep what the reader chose, for the address
+   * @param {(place: any, shown: boolean, reader: boolean) => void} keep what is shown, for the address, and whether the reader chose it
    */
   constructor(host, theme, keep) {
     this.host = host;
@@ -25,15 +25,21 @@ export class Guide {
     this.view = null;
   }
 
-  /** Show or hide the tour. @param {boolean} now */
-  open(now) {
+  /** Show or hide the tour. @param {boolean} now @param {boolean} [reader] whether the reader wants it */
+  open(now, reader = true) {
     this.panel.hidden = !now;
     this.button.setAttribute("aria-expanded", String(now));
     if (now && !this.view) {
       this.view = new TourView(Object.assign(this.host, { set: (/** @type {any} */ changes) => this.set(changes) }));
       this.panel.replaceChildren(this.view.node);
     }
-    if (now) this.set({});
+    this.set({}, reader);
+  }
+
+  /** Where the address leads. @param {import("./state.js").State} state */
+  go({ view, card, knob, cell }) {
+    Object.assign(this.place, { card, knob, cell });
+    this.open(view === "tour", false);
   }
 
   /** Another sentence. @param {import("./tour.js").TourHost["aligns"]} aligns the head that aligns its words */
@@ -43,10 +49,10 @@ export class Guide {
     if (!this.panel.hidden) this.set({ cell: null });
   }
 
-  /** @param {any} changes */
-  set(changes) {
+  /** @param {any} changes @param {boolean} [reader] */
+  set(changes, reader = true) {
     Object.assign(this.place, changes);
-    this.keep(this.place);
+    this.keep(this.place, !this.panel.hidden, reader);
     this.update();
   }
 

@@ -1,5 +1,6 @@
 // @ts-check
 // The page: a text, its translation or continuation as it is written, and of a chosen sentence alternatives and attention.
+// Several models are a course, which begins with the tour.
 
 import { forgetColours } from "./colours.js";
 import { Columns } from "./columns.js";
@@ -7,10 +8,10 @@ import { element } from "./dom.js";
 import { Guide } from "./guide.js";
 import { Inside } from "./inside.js";
 import { changes, kind, label, percent } from "./pieces.js";
-import { START, Store, writeHash } from "./state.js";
-import { language, languageName, offerLanguages, t, translatePage, usualLanguage } from "./texts.js";
+import { START, Store, keepAddress, readHash, writeHash } from "./state.js";
+import { language, languageName, offerLanguages, t, translatePage } from "./texts.js";
 
-/** @typedef {{line: number, source: string, text: string, tokens: number[] | null, node: HTMLButtonElement}} Unit */
+/** @typedef {{line: number, source: string, words: string, added: string, text: string, tokens: number[] | null, node: HTMLButtonElement}} Unit source: the target token `added`, and `words` */
 
 const byId = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 const [form, source, output, status, details] = ["form", "source", "output", "status", "details"].map(byId);
@@ -32,10 +33,28 @@ let look = null;
 let guide = null;
 /** @type {Map<number, (answer: any) => void>} what is to be done with the answers to questions about a sentence */
 const asked = new Map();
-const wish = new URLSearchParams(location.hash.slice(1)); // a text to begin with, and whether to look inside or take the tour
-const touring = wish.get("view") === "tour"; // then the tour is above the text, which it has from the address
-const current = models.find(({ dataset }) => dataset.name === wish.get("model")) ?? models[0];
-let [chosen, began, loaded, questions, continuing, seed] = [-1, 0, false, 0, false, 0];
+const wish = settled(""); // a text to begin with, and whether to look inside or take the tour
+const touring = wish.get("view") === "tour"; // then the tour is above the text
+const current = modelOf(wish);
+let [chosen, began, loaded, questions, continuing, seed, example] = [-1, 0, false, 0, false, 0, ""];
+/** @type {Unit | null} what is shown of */
+let subject = null;
+
+/** @param {URLSearchParams} address */
+function modelOf(address) {
+  return models.find(({ dataset }) => dataset.name === address.get("model")) ?? models[0];
+}
+
+/** The address, after what it leaves to the page was added to it. @param {string} chosenLanguage */
+function settled(chosenLanguage) {
+  const address = new URLSearchParams(location.hash.slice(1));
+  const several = models.length > 1;
+  if (several) address.set("model", modelOf(address).dataset.name ?? "");
+  if (!address.has("view") && !address.has("walk") && (several || address.has("card"))) address.set("view", "tour");
+  if (chosenLanguage && !address.has("language")) address.set("language", chosenLanguage);
+  keepAddress(`#${address}`, false);
+  return address;
+}
 
 /** Another worker with the model: also how to stop one, which hears nothing while it computes. */
 function begin() {
@@ -48,7 +67,7 @@ function begin() {
 
 /** @type {Record<string, (message: any) => void>} */
 const HEARD = {
-  ready({ figure, targets, continues, temperature: usual }) {
+  ready({ figure, targets, continues, temperature: usual, example: own }) {
     if (continues && !loaded) {
       temperature.value = usual;
       continueTexts();
@@ -57,10 +76,7 @@ const HEARD = {
     if (targets.length > 1 && !to.childElementCount) offer(targets);
     if (!output.childElementCount) say(continuing ? "ready-continue" : "ready");
     busy(false);
-    if (!loaded && wish.has("text")) {
-      source.value = wish.get("text");
-      translate();
-    }
+    if (!loaded) begun(own);
     loaded = true;
   },
   units({ lines, units: found }) {
@@ -102,6 +118,28 @@ const HEARD = {
   searched: ({ number, text, logProb }) => settle(number, { text, logProb }),
   failed: ({ why, values }) => fail(why, values),
 };
+
+/** Begin with the text of the address, or with an example. @param {string} own of the model */
+function begun(own) {
+  example = withoutTarget(own);
+  if (wish.has("text") || !source.value) enter(wish.get("text") ?? own);
+  if (wish.has("text") || (source.value && (touring || wish.has("walk")))) translate();
+}
+
+/** The target token in front of a text. @param {string} text @returns {string} */
+const targetOf = (text) => [...to.options].map(({ value }) => value).find((token) => text.startsWith(token)) ?? "";
+
+/** @param {string} line */
+function withoutTarget(line) {
+  const token = targetOf(line);
+  return token ? line.slice(token.length).trimStart() : line;
+}
+
+/** Put a text into the page; the target token in front of a line goes to the menu. @param {string} text */
+function enter(text) {
+  to.value = targetOf(text) || to.value;
+  source.value = text.includes("\n") ? text : withoutTarget(text);
+}
 
 /** Texts of the page for a language model. */
 function continueTexts() {
@@ -174,9 +212,11 @@ function halt() {
 function openLater(figure) {
   look = new Inside(figure, walk, theme);
   guide?.node.remove();
-  guide = new Guide({ figure, text: () => units[chosen].source, ask: (stack, layer, head) => walk({ stack, layer, head }), search: (beam) => question({ kind: "search", beam }) }, theme, keepTour);
-  if (touring) form.before(guide.node);
+  guide = new Guide({ figure, text: () => shown().words, added: () => shown().added, ask: (stack, layer, head) => walk({ stack, layer, head }), search: (beam) => question({ kind: "search", beam }) }, theme, keepTour);
+  if (touring && subject) form.before(guide.node);
 }
+
+const shown = () => /** @type {Unit} */ (subject);
 
 /** Write everything in another language. */
 function writeTexts() {
@@ -190,9 +230,9 @@ function writeTexts() {
   said();
 }
 
-/** Ask the worker about the chosen sentence. @param {any} about @returns {Promise<any>} */
+/** Ask the worker about the sentence that is shown. @param {any} about @returns {Promise<any>} */
 function question(about) {
-  const [{ source, tokens }, number] = [units[chosen], ++questions];
+  const [{ source, tokens }, number] = [shown(), ++questions];
   worker.postMessage({ ...about, number, source, tokens });
   return new Promise((resolve) => asked.set(number, resolve));
 }
@@ -206,10 +246,10 @@ function settle(number, answer) {
 /** The steps of one layer and head for the chosen sentence. @param {{stack: string, layer: number, head: number}} where */
 const walk = (where) => question({ kind: "walk", where });
 
-/** @param {any} place of the tour, with which the address leads to this card and sentence */
-function keepTour(place) {
+/** @param {any} place of the tour, with which the address leads to this card and sentence @param {boolean} open whether the tour is shown @param {boolean} reader whether the reader went there */
+function keepTour(place, open, reader) {
   const model = models.length > 1 ? `&model=${encodeURIComponent(current.dataset.name ?? "")}` : "";
-  history.replaceState(null, "", writeHash({ ...START, ...place, view: "tour", text: units[chosen].source }) + model);
+  keepAddress(writeHash({ ...START, ...place, view: open ? "tour" : "text", text: shown().source }) + model, reader);
 }
 
 /** Show more of a sentence. @param {number} index */
@@ -240,6 +280,8 @@ function explanation(unit, alternatives, weights, read, wrote) {
 
 /** @param {Unit} unit @param {any} aligns the head that aligns its words @param {HTMLElement[]} explained */
 function show(unit, aligns, explained) {
+  subject = unit;
+  if (touring && guide && !guide.node.isConnected) form.before(guide.node);
   details.replaceChildren(
     element("p", { class: "source", dir: "auto" }, unit.source),
     ...explained,
@@ -284,16 +326,24 @@ if (models.length > 1) {
   byId("model").replaceChildren(...models.map(({ dataset }) => element("option", { value: dataset.name }, dataset.name ?? "")));
   byId("model").value = current.dataset.name;
   byId("model").addEventListener("change", () => {
-    const text = source.value && { text: source.value };
-    location.hash = `${new URLSearchParams({ model: byId("model").value, ...text })}`;
+    const address = new URLSearchParams(location.hash.slice(1));
+    address.set("model", byId("model").value);
+    for (const name of ["text", "cell"]) address.delete(name);
+    if (source.value && source.value !== example) address.set("text", source.value);
+    if (look && !look.panel.hidden) address.set("walk", "1");
+    location.hash = `${address}`;
   });
   byId("choice").hidden = false;
 }
-addEventListener("hashchange", () => {
-  const address = new URLSearchParams(location.hash.slice(1));
-  if (!address.has("language") && language !== usualLanguage) history.replaceState(null, "", `#${address}&language=${language}`);
-  location.reload();
+addEventListener("hashchange", ({ oldURL }) => {
+  const address = settled(readHash(new URL(oldURL).hash).language);
+  const [text, spoken] = [address.get("text"), address.get("language")];
+  const same = modelOf(address) === current && (spoken ?? language) === language && !address.has("walk");
+  if (same && guide && subject && (text ?? subject.source) === subject.source) guide.go(readHash(location.hash));
+  else location.reload();
 });
+source.addEventListener("input", () => (to.value = targetOf(source.value) || to.value));
+to.addEventListener("change", () => (source.value = source.value.split("\n").map(withoutTarget).join("\n")));
 form.addEventListener("submit", (/** @type {Event} */ event) => (event.preventDefault(), translate()));
 stop.addEventListener("click", halt);
 copy.addEventListener("click", async () => {

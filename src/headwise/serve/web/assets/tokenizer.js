@@ -32,6 +32,11 @@ export class Tokenizer {
     this.known = new Map();
   }
 
+  /** Whether a token is part of a word. @param {number} id */
+  spells(id) {
+    return !this.special.has(id) && !(id in this.content.declared);
+  }
+
   /** The ids of a text, without start or end marks. @param {string} text @returns {number[]} */
   encode(text) {
     const parts = (this.marks ? text.split(this.marks) : [text]).filter(Boolean);

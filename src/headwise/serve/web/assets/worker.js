@@ -8,6 +8,7 @@ import { recordedWalk } from "./walking.js";
 
 const ALTERNATIVES = 5; // hypotheses shown of a sentence
 const CONTEXT = 8; // tokens of a text that are decoded again before its continuation: models/language/output.py
+const FEW_LETTERS = 24; // of a text that a language model begins with
 const SHOWN_EVERY = 40; // milliseconds between two glimpses of what is being written
 
 /** @type {{engine: Engine, tokenizer: Tokenizer, eos: number, longest: number} | null} */
@@ -44,7 +45,15 @@ async function load(library, packed) {
   const engine = await Engine.start({ ...about, ...own.about }, { ...parts, ...own.parts }, written);
   const { tokenizer, lists, lengths, walk, targets, continues, sample, options } = own.about;
   model = { engine, tokenizer: new Tokenizer(tokenizer), eos: lists.ends[0], longest: lengths.longest_source };
-  page.postMessage({ kind: "ready", figure: walk?.figure ?? null, targets, continues, temperature: sample ? options.temperature : 0 });
+  const example = own.about.example || (continues ? beginning(model) : "");
+  page.postMessage({ kind: "ready", figure: walk?.figure ?? null, targets, continues, temperature: sample ? options.temperature : 0, example });
+}
+
+/** The first words of a text that a language model writes itself. @param {{engine: Engine, tokenizer: Tokenizer}} model */
+function beginning({ engine, tokenizer }) {
+  const [{ tokens }] = engine.search([engine.about.start], { temperature: 1, seed: 0 });
+  const letters = Array.from(oneLine(tokenizer.decode(tokens)));
+  return letters.slice(0, FEW_LETTERS).join("").replace(/\s+\S*$/, "");
 }
 
 /** @param {Int32Array} tokens */
@@ -64,9 +73,10 @@ function written(tokens) {
 async function translate(text, target) {
   if (!model) return;
   const { engine, tokenizer, eos, longest } = model;
-  const tagged = (/** @type {string} */ part) => (target && !engine.about.targets.some((token) => part.startsWith(token)) ? `${target} ${part}` : part);
+  const given = (/** @type {string} */ part) => engine.about.targets.find((/** @type {string} */ token) => part.startsWith(token)) ?? "";
+  const tagged = (/** @type {string} */ part) => (target && !given(part) ? `${target} ${part}` : part);
   const lines = unitsOf(text, (part) => tokenizer.encode(tagged(part)).length < longest);
-  const units = lines.flatMap((parts, line) => parts.map((part) => ({ line, source: tagged(part) })));
+  const units = lines.flatMap((parts, line) => parts.map((part) => ({ line, source: tagged(part), words: part.slice(given(part).length).trimStart(), added: given(part) || target })));
   page.postMessage({ kind: "units", lines: lines.length, units });
   for (const [unit, { source }] of units.entries()) {
     glimpse = { text: "", unit, shown: 0, read: (tokens) => oneLine(tokenizer.decode(tokens)) };
@@ -97,7 +107,7 @@ async function extend(text, temperature, seed) {
   const { engine, tokenizer, longest } = model;
   const prompt = promptOf(text);
   if (prompt.length > longest) return page.postMessage({ kind: "failed", why: "long-text", values: { count: prompt.length, most: longest } });
-  page.postMessage({ kind: "units", lines: 1, units: [{ line: 0, source: text }] });
+  page.postMessage({ kind: "units", lines: 1, units: [{ line: 0, source: text, words: text, added: "" }] });
   const context = prompt.slice(-CONTEXT);
   const known = tokenizer.decode(context).length;
   const read = (/** @type {Iterable<number>} */ tokens) => tokenizer.decode([...context, ...tokens]).slice(known);
@@ -123,7 +133,7 @@ function explain({ unit, source, tokens }) {
   const beam = Math.max(engine.about.options.beam_size, ALTERNATIVES);
   const found = engine.search(ids, { beam_size: beam, pool: ALTERNATIVES });
   const alternatives = found.map(({ tokens, logProb }) => ({ text: oneLine(tokenizer.decode(tokens)), logProb }));
-  const aligned = engine.align(ids, tokens, (id) => !tokenizer.special.has(id));
+  const aligned = engine.align(ids, tokens, (id) => tokenizer.spells(id));
   page.postMessage({ kind: "explained", unit, alternatives, ...aligned, read: tokenizer.readable(ids), wrote: tokenizer.readable([...tokens, eos]) });
 }
 

@@ -2,6 +2,7 @@
 // One translation seen from inside: its pieces and words, and the attention weights of every layer and head.
 
 import { laterBy } from "./aligning.js";
+import { kind } from "./pieces.js";
 import { walkedThrough } from "./steps.js";
 import { t } from "./texts.js";
 import { grouped, unitsAlong } from "./words.js";
@@ -161,7 +162,7 @@ export class Inspection {
     if (aligns.row && aligns.layer === layer && aligns.head === head) return aligns.row;
     const [recorded, lastButOne] = [this.layers("cross"), Math.max(0, this.attention.cross.length - 2)];
     const usual = this.weights("cross", recorded.includes(lastButOne) ? lastButOne : (recorded.at(-1) ?? null), null);
-    const columns = this.words("src").flatMap(({ start, stop }) => Array.from({ length: stop - start }, (_, at) => start + at));
+    const columns = this.words("src").flatMap(({ text, start, stop }) => (kind(text) === "mark" ? [] : Array.from({ length: stop - start }, (_, at) => start + at)));
     return ROWS[laterBy(weights, usual, columns)];
   }
 }

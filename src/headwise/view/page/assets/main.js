@@ -8,7 +8,7 @@ import { Inspection } from "./inspection.js";
 import { helpDialog, keyChange } from "./keyboard.js";
 import { Live } from "./live.js";
 import { Pane, VIEWS } from "./pane.js";
-import { START, Store, beginWith, pointsOut, readHash, writeHash } from "./state.js";
+import { START, Store, beginWith, keepAddress, pointsOut, readHash, writeHash } from "./state.js";
 import { translatePage } from "./texts.js";
 
 /** @type {{inspections: any[], live: any, start: any}} */
@@ -16,7 +16,8 @@ const data = JSON.parse(document.getElementById("data")?.textContent ?? "{}");
 const abouts = (data.live?.models ?? data.inspections).map((/** @type {any} */ { about }) => about);
 const views = Object.keys(VIEWS).filter((name) => abouts.some(VIEWS[name].fits ?? (() => true)));
 beginWith({ view: views[0] ?? START.view, part: firstPart(abouts[0]), ...data.start });
-const store = new Store(sound(readHash(location.hash)));
+let opened = pointsOut(location.hash) || "layer" in data.start;
+const store = new Store(addressed());
 const darkness = matchMedia("(prefers-color-scheme: dark)");
 const help = helpDialog();
 const controls = new Controls(store, views, () => help.showModal());
@@ -24,7 +25,6 @@ const live = data.live ? new Live(store, data.live, () => refresh()) : null;
 const panes = live?.panes ?? data.inspections.map(() => new Pane(store));
 const body = element("div", { class: panes.length > 1 ? "panes several" : "panes" }, ...panes.map((pane) => pane.node));
 let theme = "";
-let opened = pointsOut(location.hash) || "layer" in data.start;
 
 /** Draw what the state says. */
 function refresh() {
@@ -35,7 +35,7 @@ function refresh() {
   controls.update(inspections, state);
   for (const pane of panes) pane.update(state, theme);
   live?.update(state);
-  keepHash(writeHash(state));
+  keepAddress(writeHash(state));
 }
 
 /** Begin where something is to be seen: on the head that aligns words, with the first piece held. @param {Inspection} inspection */
@@ -53,20 +53,17 @@ function useTheme(wanted) {
   theme = now;
 }
 
-/** @param {string} hash */
-function keepHash(hash) {
-  if (hash === (location.hash || "#") || location.protocol === "about:") return; // a frame in a notebook has no address
-  history.replaceState(null, "", hash);
-}
-
 /** The attention to begin with: between two texts, else the only one. @param {import("./pane.js").About | undefined} about */
 function firstPart({ reads, writes } = { reads: "pieces", writes: true, traced: true, walk: false }) {
   return reads && writes ? "cross" : reads ? "encoder" : "decoder";
 }
 
-/** A state whose view exists. @param {import("./state.js").State} state */
-function sound(state) {
-  return views.includes(state.view) ? state : { ...state, view: START.view };
+/** The state of the address, whose view exists. */
+function addressed() {
+  const state = readHash(location.hash);
+  if (!views.includes(state.view)) state.view = START.view;
+  keepAddress(writeHash(state), false);
+  return state;
 }
 
 /** @param {KeyboardEvent} event */
@@ -92,7 +89,7 @@ document.getElementById("page")?.append(controls.node, ...(live ? [live.node] : 
 translatePage();
 store.subscribe(refresh);
 addEventListener("keydown", onKey);
-addEventListener("hashchange", () => store.set(sound(readHash(location.hash))));
+addEventListener("hashchange", () => store.set(addressed()));
 addEventListener("resize", () => store.set({}));
 darkness.addEventListener("change", () => store.set({}));
 const read = await Promise.all(data.inspections.map(Inspection.read));

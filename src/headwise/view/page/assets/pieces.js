@@ -39,7 +39,7 @@ export function numbered(pieces, at) {
  * @param {string} piece
  */
 export function kind(piece) {
-  if (/^<[^>]+>$/.test(piece)) return "mark";
+  if (/^(<[^>]+>|>>[^<]+<<)$/.test(piece)) return "mark";
   return piece.startsWith(BLANK) ? "start" : "inside";
 }
 

@@ -1,8 +1,8 @@
 // @ts-check
-// What the reader chose: one flat object, kept in the URL's hash so that a view can be bookmarked and shared.
+// What the reader chose: one flat object, kept in the URL's hash so that a view can be bookmarked and shared. The
+// browser's Back leads to the view, card or model before.
 
 import { ROWS, UNITS } from "./inspection.js";
-import { usualLanguage } from "./texts.js";
 
 /** @typedef {{side: "q" | "k", index: number}} Mark a query or a key */
 
@@ -25,7 +25,7 @@ import { usualLanguage } from "./texts.js";
  * @property {string} stack of the walk: "encoder" or "decoder"
  * @property {string} card of the tour; "" for the first
  * @property {string} knob what the card changes in its step; "" for nothing
- * @property {string} language of the texts
+ * @property {string} language chosen for the texts; "" for that of the browser
  * @property {string} text of the explorer
  * @property {string} prefix of the explorer: what the translation must begin with
  * @property {number} beam size of the explorer's beam
@@ -51,7 +51,7 @@ export const START = {
   stack: "encoder",
   card: "",
   knob: "",
-  language: usualLanguage,
+  language: "",
   text: "",
   prefix: "",
   beam: 4,
@@ -117,14 +117,22 @@ const IN_THE_URL = {
   masks: asText,
 };
 
+const OF_WALKS = /** @type {Record<string, string>} */ ({ layer: "walkLayer", head: "walkHead" }); // what these are in an address of a walk
+
+/** @param {string} hash */
+const pairsOf = (hash) => new URLSearchParams(hash.replace(/^#/, ""));
+const ofWalk = (/** @type {URLSearchParams} */ pairs) => (pairs.get("view") ?? START.view) === "walk";
+
 /**
  * The state that a hash such as `#view=matrix&layer=2` stands for.
  * @param {string} hash
  * @returns {State}
  */
 export function readHash(hash) {
-  const state = /** @type {any} */ ({ ...START });
-  for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
+  const [state, pairs] = [/** @type {any} */ ({ ...START }), pairsOf(hash)];
+  const names = ofWalk(pairs) ? OF_WALKS : {};
+  for (const [name, text] of pairs) {
+    const key = names[name] ?? name;
     if (Object.hasOwn(IN_THE_URL, key)) state[key] = IN_THE_URL[key].read(text);
   }
   return state;
@@ -135,8 +143,8 @@ export function readHash(hash) {
  * @param {string} hash
  */
 export function pointsOut(hash) {
-  const named = new URLSearchParams(hash.replace(/^#/, ""));
-  return ["layer", "head", "fix"].some((key) => named.has(key));
+  const pairs = pairsOf(hash);
+  return [...(ofWalk(pairs) ? [] : ["layer", "head"]), "fix"].some((key) => pairs.has(key));
 }
 
 /** Whether an address can have a text. @param {string} text */
@@ -148,11 +156,24 @@ export const inAddress = (text) => `${new URLSearchParams({ text })}`.length <= 
  */
 export function writeHash(state) {
   const pairs = new URLSearchParams();
-  for (const [key, { write }] of Object.entries(IN_THE_URL)) {
+  const walking = state.view === "walk"; // its layer and head are those of the address
+  for (const [name, { write }] of Object.entries(IN_THE_URL)) {
+    if (walking && Object.values(OF_WALKS).includes(name)) continue;
+    const key = walking ? (OF_WALKS[name] ?? name) : name;
     const text = write(/** @type {any} */ (state)[key]);
-    if (text !== write(/** @type {any} */ (START)[key]) && inAddress(text)) pairs.set(key, text);
+    if (text !== write(/** @type {any} */ (START)[key]) && inAddress(text)) pairs.set(name, text);
   }
   return `#${pairs}`;
+}
+
+const PLACES = ["view", "card", "model"];
+
+/** Write a hash into the address: another view, card or model is a step of the browser's history. @param {string} hash @param {boolean} [reader] whether the reader went there */
+export function keepAddress(hash, reader = true) {
+  if (hash === (location.hash || "#") || location.protocol === "about:") return; // a frame in a notebook has no address
+  const [wanted, before] = [hash, location.hash].map(pairsOf);
+  const moved = reader && PLACES.some((name) => wanted.get(name) !== before.get(name));
+  history[moved ? "pushState" : "replaceState"](null, "", hash);
 }
 
 /** The state of a page and who wants to know of its changes: once for all that one event changed. */

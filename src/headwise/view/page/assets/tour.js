@@ -144,11 +144,11 @@ export class TourView {
   update({ state, theme }) {
     this.theme = theme;
     this.card = this.names.includes(state.card) ? state.card : this.names[0];
-    const language = state.language in this.texts ? state.language : Object.keys(this.texts)[0];
-    const wanted = JSON.stringify([this.card, language, state.knob, state.cell, ...this.answers]);
+    const used = [state.language, language].find((code) => code in this.texts) ?? Object.keys(this.texts)[0];
+    const wanted = JSON.stringify([this.card, used, state.knob, state.cell, ...this.answers]);
     if (wanted === this.drawn) return this.redraw.forEach((draw) => draw());
     this.drawn = wanted;
-    this.show(wanted, language, new Lesson(this.host, state, this.known));
+    this.show(wanted, used, new Lesson(this.host, state, this.known));
   }
 
   /** @param {string} wanted @param {string} language @param {Lesson} lesson */
