@@ -208,15 +208,6 @@ def test_the_language_of_a_link_stays_in_the_address(explored: Explored) -> None
     assert "language=de" in shown.url
 
 
-def test_the_layer_of_an_address_is_that_of_the_walk(explored: Explored) -> None:
-    shown = explored(f"view=walk&layer=1&head=1&{TEXT}")
-    expect(shown.locator(".figure-where")).to_contain_text("layer 1, head 1")
-    assert "&layer=1&head=1" in shown.url and "walkLayer" not in shown.url
-    shown.get_by_role("group", name="Layer").get_by_role("button", name="0").click()
-    expect(shown.locator(".figure-where")).to_contain_text("layer 0, head 1")
-    assert "layer=" not in shown.url
-
-
 def test_a_phone_needs_no_sideways_scrolling(explored: Explored) -> None:
     shown = explored(width=360)
     for key in "1234567":

@@ -218,13 +218,18 @@ def test_cells_are_chosen_by_keyboard(opened: Opened) -> None:
     expect(shown.locator(".account h3")).not_to_have_text("No cell is selected.")
 
 
-def test_it_starts_at_layer_0_whatever_head_aligns(opened: Opened) -> None:
-    shown = opened("paper", "layer=1&head=1")
-    for name in ("layer", "head"):
-        assert shown.get_by_role("group", name=name, exact=True).locator("[aria-pressed='true']").inner_text() == "0"
-    shown.get_by_role("group", name="layer", exact=True).get_by_role("button", name="1").click()
+def test_it_starts_at_layer_0_or_where_the_address_says(opened: Opened) -> None:
+    """Whatever head aligns; `layer` and `head` of the address are those of the walk."""
+    for hash, number in (("", "0"), ("layer=1&head=1", "1"), ("walkLayer=1&walkHead=1", "1")):
+        shown = opened("paper", hash)
+        for name in ("layer", "head"):
+            group = shown.get_by_role("group", name=name, exact=True)
+            expect(group.locator("[aria-pressed='true']")).to_have_text(number)
+        assert ("layer=1&head=1" in shown.url) is (number == "1") and "walkLayer" not in shown.url
+    shown.get_by_role("group", name="layer", exact=True).get_by_role("button", name="0").click()
     shown.get_by_role("button", name="encoder: Multi-head self-attention").click()
-    expect(shown.locator(".figure-where")).to_have_text("You are here: encoder, layer 1.")
+    expect(shown.locator(".figure-where")).to_have_text("You are here: encoder, layer 0, head 1.")
+    assert "layer" not in shown.url and "head=1" in shown.url
 
 
 def test_weights_that_are_not_in_the_page_are_said_to_be_missing(opened: Opened) -> None:
