@@ -104,6 +104,12 @@ def test_what_a_model_has_copied_is_taken_and_anything_else_is_not() -> None:
         ("Open {a}, then", "Dann öffnen,", [(0, 1), (1, 0)], "Dann öffnen {a},"),
         ("delete {n} files", "删除文件", [(0, 0), (1, 0)], "{n}删除文件"),
         ("<b>%s</b> of <b>x</b>", "von", [(0, 0)], "<b>%s</b> <b>von</b>"),
+        # a word does not touch a code whose signs are missing
+        ("the “{a}” dog", "der Hund", [(0, 0), (2, 1)], "der {a} Hund"),
+        ("see ({a}, {b}) now", "siehe, jetzt", [(0, 0), (2, 1)], "siehe {a}, {b} jetzt"),
+        ("the dog “{a}”", "Hund", [(1, 0)], "Hund {a}"),
+        ("a (<wbr/>dog", "ein Hund", [(0, 0), (1, 1)], "ein <wbr/>Hund"),
+        ("x-{a}-y", "xy", [(0, 0)], "xy {a}"),
         # a span that has only signs gets signs, and no words
         ("Who<b>?</b>", "Qui ?", [(0, 0), (0, 1)], "Qui <b>?</b>"),
         ("He<b>.</b>", "他。", [(0, 0)], "他<b>。</b>"),

@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from headwise.documents.markup.inline_tree import BEFORE_WORDS, BEHIND_WORDS, Atom, Gap, InlineSpan, Sentence, tokens
+from headwise.documents.markup.inline_tree import (
+    BEFORE_WORDS,
+    BEHIND_WORDS,
+    INSIDE_WORDS,
+    Atom,
+    Gap,
+    InlineSpan,
+    Sentence,
+    tokens,
+)
 from headwise.documents.unit import CLOSES, OPENS, POINT, Code, Parts, join_parts
 from headwise.text.files.links import Link
 from headwise.text.files.scripts import space_after
@@ -297,8 +306,12 @@ class _Placement:
                 kinds = before.kind if before else "", after.kind if after else ""
                 wanted = bool(after and after.blank_before) and kinds[1] == POINT and kinds[0] != OPENS
                 wanted |= bool(before and before.blank_after) and kinds[0] == POINT and kinds[1] != CLOSES
+                if text or not (left[-1:].isalnum() and right[:1].isalnum()):  # not inside a word
+                    # A word does not touch a code that had a sign there, such as a quotation mark.
+                    wanted |= before is None and after is not None and after.sign_before and left[-1:].isalnum()
+                    wanted |= after is None and before is not None and before.sign_after and right[:1].isalnum()
                 is_apart = (before or _is_spaced(left[-1:])) and (after or _is_spaced(right[:1]))
-                found.append(" " if wanted and is_apart and right not in BEHIND_WORDS else "")
+                found.append(" " if wanted and is_apart and (after or right not in BEHIND_WORDS) else "")
         return found
 
 
@@ -310,6 +323,8 @@ class _Side:
     kind: str  # as `Code.kind`; `POINT` for the ends of a span without words
     blank_before: bool  # a blank or the beginning of the sentence, perhaps before ends of spans
     blank_after: bool
+    sign_before: bool  # of a point that a reader sees
+    sign_after: bool
 
     @property
     def belongs_left(self) -> bool:
@@ -328,7 +343,12 @@ def _sides(sentence: Sentence) -> dict[int, _Side]:
         )
         for n, number in enumerate(gap.codes):
             kind = sentence.codes[number].kind if is_edge[n] else POINT
-            found[number] = _Side(gap, kind, before[n], after[-1 - n])
+            seen = kind == POINT and not INSIDE_WORDS.match(sentence.codes[number].text)
+            signs = (
+                seen and atom in range(len(sentence.atoms)) and not sentence.atoms[atom].is_word
+                for atom in (at - 1, at)
+            )
+            found[number] = _Side(gap, kind, before[n], after[-1 - n], *signs)
     return found
 
 
