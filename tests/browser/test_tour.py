@@ -1,5 +1,6 @@
 """The guided tour: every card, its prediction, and every number on it, which torch computes again."""
 
+import json
 import math
 import re
 import threading
@@ -21,7 +22,7 @@ from playwright.sync_api import expect
 
 import headwise
 from headwise.cli.commands.explore import contents
-from headwise.evaluate.pages.document import inspection_page, script_text
+from headwise.evaluate.pages.document import catalogues, inspection_page, script_text
 from headwise.models.load import translation_folder
 from headwise.serve.explorer.answers import ExplorerModel
 from headwise.serve.explorer.server import ExplorerServer
@@ -31,6 +32,7 @@ from headwise.view.page.contents import page_contents
 from headwise.view.record import WalkRecord
 
 TEXT = "A dog runs across the field ."
+TEXTS: dict[str, Any] = json.loads(catalogues("tour"))
 CARDS = [
     *("recurrence", "alignment", "tokens", "embeddings", "positions", "by-hand", "scores", "scale", "softmax"),
     *("weighted-sum", "heads", "concat", "residual", "norm", "feed-forward", "memory", "mask", "cross", "logits"),
@@ -155,7 +157,11 @@ def test_a_setting_changes_neither_question_nor_answer(
     shown = toured(f"card={card}")
     numbers = answered(shown, card)
     question, texts, right = question_of(shown)
-    options = texts if card in ("positions", "scale", "residual", "feed-forward", "beam", "temperature") else []
+    options = (
+        texts
+        if card in ("positions", "scale", "weighted-sum", "residual", "feed-forward", "beam", "temperature")
+        else []
+    )
     found = {as_answer(text, options) for text in right}
     answers = expected.answers(card)
     if all(isinstance(one, str) for one in found):
@@ -202,7 +208,7 @@ def test_what_the_prediction_needs_is_there_before_it(toured: Callable[..., Any]
     shown = toured("card=by-hand")
     given, wanted = exact_numbers(shown.locator(".card")), expected.card("by-hand")
     assert numbers_of(shown.locator(".card")) == {
-        name: value for name, value in wanted.items() if name.startswith(("given", "q0", "q1"))
+        name: value for name, value in wanted.items() if name.startswith(("given", "q0", "q1", "two", "d_k"))
     }
     keys = [[given[f"given.{row}.{column}"] for column in (0, 1)] for row in range(4)]
     products = [sum(a * b for a, b in zip(keys[0], key, strict=True)) for key in keys[1:]]
@@ -214,6 +220,42 @@ def test_what_the_prediction_needs_is_there_before_it(toured: Callable[..., Any]
         expect(shown.locator(f'.card[data-card="{card}"] .drawings canvas')).to_have_count(drawings)
         answered(shown, card)
         assert shown.locator(".drawings canvas").count() > drawings
+
+
+WRONG = re.compile(r"undefined|NaN|null|\[object|\{\w+\}|\.\.(?!\.)")
+SPECIAL = re.compile(r"\d+: (?![^<]*$)|\d+: [^\w]+$")
+
+
+def sound_cards(shown: Any, cards: list[str], fewest: dict[str, int]) -> None:
+    """All cards, for all tokens: the answers differ, and one of them is right; or there is nothing to predict."""
+    for card in cards:
+        shown.get_by_role("combobox", name="Cards").select_option(card)
+        body = shown.locator(f'.card[data-card="{card}"]')
+        expect(body.locator("h2")).not_to_be_empty()
+        tokens = body.locator("select").all()
+        names = tokens[0].locator("option").all_inner_texts() if tokens else [""]
+        if tokens and any(re.search(r"\w", name.split(": ")[1]) and "<" not in name for name in names):
+            assert not SPECIAL.fullmatch(tokens[0].locator("option:checked").inner_text()), card
+        assert len(set(names)) == len(names)
+        for row, name in enumerate(names):
+            if tokens:
+                body.locator("select").select_option(str(row))
+                expect(body.locator("select")).to_have_value(str(row))
+                expect(body.locator(".question, .empty")).to_have_count(1)
+            if body.locator(".empty").count():
+                assert len(names) == 1 or row == 0, (card, name)
+                assert not body.locator("button").count()
+                continue
+            if not body.locator(".verdict").count():
+                answered(shown, card)
+            _, texts, right = question_of(shown)
+            assert 1 <= len(right) <= len(texts) >= fewest.get(card, 2), (card, name)
+            assert not (found := WRONG.search(" ".join(body.locator("p").all_inner_texts()))), (card, name, found)
+
+
+@pytest.mark.parametrize("text", [TEXT, "a a . a", "<2de> Hund 2 2 .", "A"])
+def test_every_question_has_different_answers(toured: Callable[..., Any], text: str) -> None:
+    sound_cards(toured(f"text={quote(text)}"), CARDS, {"cross": 3})
 
 
 class Page:
@@ -283,7 +325,7 @@ def test_equal_weights_are_both_right(page: Page) -> None:
         shown.get_by_role("button", name=name).click()
         expect(shown.locator(".verdict")).to_have_text("Right.")
     shown.locator(".tour-choices button:not(.right)").click()
-    expect(shown.locator(".verdict")).to_have_text("Not quite. The answer is: runs #1 or runs #2.")
+    expect(shown.locator(".verdict")).to_have_text("Not quite. The answer is: “runs #1” or “runs #2”.")
     shown = page.open("dog runs dog runs .", "card=heads&cell=1,0", even)
     answered(shown, "heads")
     assert choices(shown) == ["1", "2"], "each head has the choice"
@@ -298,7 +340,7 @@ ATTENDED = """([rows, columns, values, weights]) => {
     const own = rowOf(shares, row);
     const asked = keys.length ? candidates(columns, own, keys) : null;
     const [even, soft] = [evenWeights(scores, row), softmaxOf(rowOf(scores, row))];
-    return { keys, even, soft, asked, halfway: halfwayRow(shares, scores), told: explain(scores, shares, row) };
+    return { keys, even, soft, asked, halfway: halfwayRows(shares, scores)[0], told: explain(scores, shares, row) };
   });
 }"""
 EXPLAINED = """globalThis.explain = (scores, shares, row) => {
@@ -318,10 +360,9 @@ SCORES = st.integers(1, 5).flatmap(
 def functions(browser: Any) -> Any:
     """The functions of the cards, in a page."""
     shown = browser.new_page()
-    names = "mayAttend, evenWeights, softmaxOf, halfwayRow, candidates, rowOf"
-    scripts = (
-        f"{script_text('arithmetic.js')}; globalThis.explainCell = explainCell; Object.assign(globalThis, {{{names}}});"
-    )
+    names = "mayAttend, evenWeights, softmaxOf, halfwayRows, candidates, rowOf, readableRow, rowsFrom, explainCell"
+    names += ", ATTENTION_CARDS, WRITING_CARDS, Writer"
+    scripts = f"{script_text('tour.js')}; Object.assign(globalThis, {{{names}}});"
     shown.add_script_tag(content=f"{scripts}{EXPLAINED}")
     return shown
 
@@ -353,6 +394,63 @@ def test_a_row_attends_to_what_the_mask_leaves(functions: Any, rows: list[list[f
             assert len(asked["right"]) == min(len(best), 3)
     wide = [row for row in range(len(rows)) if len(found[row]["keys"]) > 2]
     assert not wide or found[0]["halfway"] in wide
+
+
+PIECES = st.sampled_from(["<2de>", "</s>", "\u2581", "\u2581a", "b", ".", "\u25812", "<0xE4>", "[CLS]", "é"])
+
+
+@given(pieces=st.lists(PIECES, min_size=1, max_size=6), first=st.integers(0, 5))
+def test_a_card_begins_with_a_token_that_is_text(functions: Any, pieces: list[str], first: int) -> None:
+    row = functions.evaluate("([rows, first]) => readableRow({ rows }, rowsFrom({ rows }, first))", [pieces, first])
+    order = [*range(first, len(pieces)), *range(min(first, len(pieces)))]
+    assert row == next((at for at in order if pieces[at] in ("\u2581a", "b", "\u25812", "é")), order[0])
+
+
+TYPED = st.lists(st.sampled_from(["Hund", "2", "."]), min_size=1, max_size=4).map(" ".join)
+
+
+@given(typed=TYPED, added=st.booleans())
+def test_tokens_that_the_page_adds_are_not_typed(functions: Any, typed: str, added: bool) -> None:
+    """And what special tokens mean is said where they are."""
+    rows = [*["<2de>"] * added, *(f"\u2581{word}" for word in typed.split()), "\u2581", "</s>"]
+    show = """([rows, text]) => ATTENTION_CARDS.tokens.show({
+      own: async () => ({ embeddings: { rows } }), host: { text: () => text } })"""
+    card = functions.evaluate(show, [rows, f"<2de> {typed}" if added else typed])
+    sizes = {"tokens": len(rows), "words": len(typed.split()), "characters": len(typed), "special": 1 + added}
+    assert card["numbers"] == sizes | {"marks": "<2de> </s>" if added else "</s>"}
+    assert card["notes"] == ["special", *["language"] * added, "end", "blank"]
+    assert functions.evaluate(show, [["\u2581a", "b"], "ab"])["notes"] == []
+
+
+@given(read=st.lists(st.sampled_from(["\u2581a", "b", "</s>"]), min_size=1, max_size=5))
+def test_greedy_search_beside_what_follows(functions: Any, read: list[str]) -> None:
+    show = """(rows) => WRITING_CARDS.greedy.show({ decoder: async () => ({ probabilities: {
+      rows, predictions: rows.map(() => ({ candidates: [["b", -1]] })) } }) })"""
+    card = functions.evaluate(show, read)
+    assert len(card["table"]["rows"]) == len(read) - 1
+    for line, follower in zip(card["table"]["rows"], read[1:], strict=True):
+        assert line[1].split(" #")[0] == follower.removeprefix("\u2581") and line[2] == "b"
+    assert len(card["choices"]) >= 2 if len(read) > 1 else not card["choices"], "a text without a step"
+
+
+WRITTEN = r"""([common, card, language, text, n]) => {
+  const numbers = Object.fromEntries([...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => [name, /size|listed|heads|paper|warmup/.test(name) ? 8 : n]));
+  return new Writer(common, card, language).text(text, numbers).map((one) => one.textContent ?? one).join("");
+}"""
+
+
+def test_a_number_chooses_the_form_of_its_noun(functions: Any) -> None:
+    """And no line breaks within a number."""
+    for language, catalogue in TEXTS.items():
+        for card, texts in catalogue["cards"].items():
+            both = texts["question"] + " " + texts["text"]
+            given = [[catalogue["common"], texts, language, both, n] for n in (1, 3)]
+            written = [functions.evaluate(WRITTEN, one) for one in given]
+            plural = {"en": r"\b1 (tokens|words|characters|steps)\b", "de": r"\b1 (Tokens|Wörter|Schritte)"}[language]
+            assert not re.search(plural, written[0]), card
+            assert not re.search(r"\b3 (token|word|step|Token|Wort|Schritt)\b", written[1]), card
+    small = functions.evaluate("new Writer({}, {}, 'en').written(5.6e-6)")
+    assert small == "5.6\u00a0·\u00a010⁻⁶"
 
 
 def test_the_curve_of_the_learning_rate(toured: Callable[..., Any], expected: Expected) -> None:
@@ -459,9 +557,19 @@ def test_other_families_have_the_cards_that_fit(new_page: Callable[..., Any], tm
     for card in names:
         numbers = answered(shown, card)
         assert all(value == value for value in numbers.values()), card
-        assert card != "norm" or ("mean" in numbers) == (family not in ("llama", "t5")), "whether it subtracts the mean"
+        if card == "recurrence":  # what a token sees
+            assert ("kept" in numbers, "pairs" in numbers) == (
+                (False, True) if family in ("bert", "t5") else (True, False)
+            )
+        if card == "positions":
+            assert ("causal mask" in shown.locator(".card .sentence").inner_text()) == (family == "gpt2")
+        for text in shown.locator("data").all_inner_texts():  # a page has numbers of 16 bits
+            digits = re.sub(r"\s·.*|\D", "", text).strip("0")
+            assert len(digits) <= 3 or "." not in text, (card, text)
         if card != names[-1]:
             shown.get_by_role("button", name="Next →").click()
+    if family in ("gpt2", "bert"):
+        sound_cards(shown, names, {})
 
 
 def test_the_exported_page_has_the_same_cards(
@@ -507,7 +615,7 @@ def test_the_exported_page_has_the_same_cards(
     shown.keyboard.press("Control+Enter")
     expect(shown.locator("#details .source")).to_have_text(LINKED)
     expect(shown.locator(".verdict")).to_have_count(0)
-    assert answered(shown, "pictures")["patches"] == 196
+    assert answered(shown, "pictures")["read"] == 197
     shown.goto(f"{shown.url.replace('card=pictures', 'card=tokens')}")  # typed into the same page
     expect(shown.locator("#details .source")).to_have_text(LINKED)
     assert answered(shown, "tokens")["characters"] == len(LINKED)

@@ -1,6 +1,7 @@
 """What the cards of the tour must show, computed by torch from the recorded steps of the model."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,14 @@ OUTPUTS = 8  # of the tokens after a row, those that cards list
 EQUAL = 1e-6  # relative: what float32 rounds away
 CHOSEN_ROW = 1
 HALFWAY = ("scores", "scale", "softmax", "weighted-sum", "heads")  # begin where the greatest weight is near a half
+CROSSING = ("alignment", "cross")
+WRITING = ("mask", "logits", "temperature", "loss")
 Numbers = dict[str, float]
+
+
+def readable(piece: str) -> bool:
+    """Whether a token is text with a letter or a digit."""
+    return not re.fullmatch(r"<[^>]+>", piece) and any(sign.isalnum() for sign in piece)
 
 
 def tensor(values: Any) -> Tensor:
@@ -53,11 +61,19 @@ class Expected:
         """The row that a card begins with."""
         if card == "by-hand":
             return 0
-        if card not in HALFWAY:
-            return CHOSEN_ROW
-        weights = self.values("self_attn.softmax")
-        away = (weights.max(1).values - 0.5).abs().where(self.values("self_attn.scores").isfinite().sum(1) >= 3, 1)
-        return int(away.argmin())
+        steps = self.crossing if card in CROSSING else self.decoder if card in WRITING else self.encoder
+        rows = steps["cross_attn.softmax" if card in CROSSING else "self_attn.softmax"].rows
+        order, weights = [*range(CHOSEN_ROW, len(rows)), *range(CHOSEN_ROW)], None
+        if card in HALFWAY:
+            weights = self.values("self_attn.softmax")
+            away = (weights.max(1).values - 0.5).abs().where(self.values("self_attn.scores").isfinite().sum(1) >= 3, 1)
+            order = away.argsort(stable=True).tolist()
+        elif card in CROSSING:
+            weights = self.values("cross_attn.softmax", steps)
+        columns = steps["cross_attn.softmax" if card in CROSSING else "self_attn.softmax"].columns
+        own = [row for row in order if readable(rows[row])]
+        aiming = [] if weights is None else [row for row in own if readable(columns[int(weights[row].argmax())])]
+        return [*aiming, *own, *order][0]
 
     def card(self, name: str, knob: str = "", row: int | None = None) -> Numbers:
         cards: dict[str, Callable[[str, int], Numbers]] = {
@@ -93,7 +109,7 @@ class Expected:
 
     def _card_tokens(self, knob: str, row: int) -> Numbers:
         n = len(self.encoder["embeddings"].rows)
-        words = {"tokens": n, "words": len(self.text.split()), "characters": len(self.text)}
+        words = {"tokens": n, "words": len(self.text.split()), "characters": len(self.text), "special": 1}
         return words | {f"cell.0.{i}": i for i in range(n)}
 
     def _card_embeddings(self, knob: str, row: int) -> Numbers:
@@ -126,6 +142,7 @@ class Expected:
             "q0": q[row, 0].item(),
             "q1": q[row, 1].item(),
             "two": 2,
+            "d_k": self.values("self_attn.queries").size(1),
             "product": products[best].item(),
             "weight": weights[best].item(),
             "o0": result[0].item(),
@@ -155,7 +172,8 @@ class Expected:
         return {
             "result": result[0].item(),
             "mean": mean[0].item(),
-            "distance": (values - result).norm(dim=1).min().item(),
+            "weight": weights.max().item(),
+            "distance": (values - result).norm(dim=1)[weights.argmax()].item(),
             "even": (mean - result).norm().item(),
         }
 
@@ -183,7 +201,9 @@ class Expected:
         x, output = self.values("embedded")[row], self.values("self_attn.heads")[row]
         near = {"x": cosine_similarity(x + output, x, dim=0), "output": cosine_similarity(x + output, output, dim=0)}
         near["bare"] = cosine_similarity(output, x, dim=0)
-        return {name: value.item() for name, value in near.items()} | {"chance": x.numel() ** -0.5}
+        return {name: value.item() for name, value in near.items()} | {
+            "chance": (x.norm() / torch.cat([x, output]).norm()).item()
+        }
 
     def _card_norm(self, knob: str, row: int) -> Numbers:
         x = self.values("self_attn.add")[row]
@@ -234,7 +254,11 @@ class Expected:
         agree = sum(one == other for one, other in zip(favourites, read[1:], strict=True))
         most = probabilities.max(1).values
         numbers = {"steps": len(probabilities), "agree": agree, "least": most.min().item()}
-        return numbers | table("given", most[:, None]) | table("cell", most[:, None])
+        return numbers | {
+            f"{name}.{row}.{column}": value
+            for name, column in (("given", 1), ("cell", 2))
+            for row, value in enumerate(most.tolist())
+        }
 
     def _translated(self, beam: int) -> Any:
         return self.model.translate([self.text], beam_size=beam, n_best=1)[0]
@@ -279,7 +303,8 @@ class Expected:
         patch = int(knob or 16)
         patches = (224 // patch) ** 2
         sound = {"seconds": 30, "frames": 1500}
-        return {"side": 224, "patch": 16, "cut": patch, "patches": patches, "pairs": patches**2} | sound
+        sizes = {"patches": patches, "read": patches + 1, "pairs": (patches + 1) ** 2}
+        return {"side": 224, "patch": 16, "cut": patch} | sizes | sound
 
     def answers(self, name: str, row: int | None = None) -> set[str | float]:
         """The right answers to the question of a card: a token, a number, or the number of an option."""
@@ -287,9 +312,10 @@ class Expected:
         named = {
             "recurrence": "recurrent", "tokens": "tokens", "embeddings": "d_model", "heads": "distinct",
             "concat": "width", "memory": "tokens", "mask": "visible", "cross": "pairs", "greedy": "agree",
-            "loss": "loss", "warm-up": "share", "families": "triangle", "pictures": "patches",
+            "loss": "loss", "warm-up": "share", "families": "triangle", "pictures": "read",
         }  # fmt: skip
         options = {
+            "weighted-sum": lambda: numbers["distance"] > numbers["even"],
             "positions": lambda: abs(numbers["here"] - numbers["swapped"]) < 1e-6,
             "scale": lambda: numbers["unscaled"] < numbers["scaled"],
             "residual": lambda: numbers["x"] < numbers["output"],
@@ -308,13 +334,11 @@ class Expected:
         read, logits = self.encoder["embeddings"].rows, self._logits()[row] if name == "logits" else tensor([])
         if name == "logits":
             return {piece.removeprefix("\u2581") for piece in self.model.tokenizer.pieces([int(logits.argmax())])}
-        weights, values = self._scores(scaled=True)[row].softmax(0), self.values("self_attn.values")
         q, k = (self.values(f"self_attn.{name}")[:3, :2] for name in ("queries", "keys"))
         found = {
             "alignment": lambda: self.values("cross_attn.softmax", self.crossing)[row],
             "by-hand": lambda: k @ q[row],
             "scores": lambda: self._scores(scaled=False)[row],
-            "weighted-sum": lambda: -(values - weights @ values).norm(dim=1),
         }[name]()
         bests = (found >= found.max() - EQUAL * found.max().abs()).nonzero()[:, 0].tolist()
         return {numbered(read, best) for best in bests}

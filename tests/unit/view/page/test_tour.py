@@ -36,6 +36,12 @@ def test_no_number_is_written_into_a_text(language: str) -> None:
     assert [path for path, text in texts.items() if re.search(r"(?<!\bT)\d", text)] == []
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_answer_stands_within_a_sentence(language: str) -> None:
+    options = [option for card in TEXTS[language]["cards"].values() for option in card.get("options", ())]
+    assert [option for option in options if option.endswith((".", "!"))] == []
+
+
 def test_every_card_has_texts_and_every_text_a_card() -> None:
     cards = CARD.findall(asset("cards_attention.js") + asset("cards_writing.js"))
     assert cards == list(TEXTS["en"]["cards"])

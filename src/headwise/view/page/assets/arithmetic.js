@@ -2,7 +2,7 @@
 // What the cards of the tour compute from the recorded steps: rows, softmax, scores with one thing changed.
 
 import { columnOf, mayAttend, rowOf, sum } from "./cell.js";
-import { allNumbered } from "./pieces.js";
+import { allNumbered, readable } from "./pieces.js";
 
 /** @typedef {import("./steps.js").Step} Step */
 /** @typedef {import("./steps.js").StepNumbers} StepNumbers */
@@ -25,6 +25,7 @@ export const plus = (a, b) => a.map((value, i) => value + b[i]);
 /** @param {number[]} a @param {number[]} b */
 export const minus = (a, b) => a.map((value, i) => value - b[i]);
 
+const MOST_CHOICES = 4;
 const EQUAL = 1e-6; // relative: what float32 rounds away
 
 /** Where the greatest values are: several if they are equal. @param {number[]} values */
@@ -88,10 +89,25 @@ export function scoresOf(step, steps, { scale = step.settings.scale, masked = tr
   });
 }
 
-/** The row of three keys or more whose greatest weight is nearest to a half: neither one weight of nearly 1, nor equal ones. @param {Step} weights @param {Step} scores */
-export function halfwayRow(weights, scores) {
+/** Rows, from a number on and then those before it. @param {{rows: string[]}} step @param {number} first */
+export const rowsFrom = ({ rows }, first) => upTo(rows.length).sort((one, other) => Number(one < first) - Number(other < first) || one - other);
+
+/** Rows, first those of three keys or more whose greatest weight is near a half: neither one weight of nearly 1, nor equal ones. @param {Step} weights @param {Step} scores */
+export function halfwayRows(weights, scores) {
   const away = rowsOf(weights).map((row, at) => (mayAttend(scores, at).length < 3 ? 1 : Math.abs(Math.max(...row) - 0.5)));
-  return away.indexOf(Math.min(...away));
+  return upTo(away.length).sort((one, other) => away[one] - away[other] || one - other);
+}
+
+/**
+ * The first of some rows that is easy to read: its token has a letter or a digit, and so has the one with its greatest weight.
+ * @param {{rows: string[]}} step
+ * @param {number[]} order
+ * @param {Step} [weights]
+ */
+export function readableRow({ rows }, order, weights) {
+  const own = order.filter((row) => readable(rows[row]));
+  const aiming = weights ? own.filter((row) => readable(weights.columns[greatestAt(rowOf(weights, row))])) : [];
+  return [...aiming, ...own, ...order][0] ?? 0;
 }
 
 /** The weighted sums of rows. @param {number[][]} weights @param {Step} values */
@@ -125,7 +141,7 @@ const rightAmong = (places, bests) => upTo(places.length).filter((at) => bests.i
  */
 export function numbersToChoose(right, ...others) {
   const choices = [right];
-  for (const one of others) if (choices.every((known) => Math.abs(known - one) > 0.01 * Math.max(1, Math.abs(known)))) choices.push(one);
+  for (const one of others) if (choices.length < MOST_CHOICES && choices.every((known) => Math.abs(known - one) > 0.01 * Math.max(1, Math.abs(known)))) choices.push(one);
   if (choices.length < 2) choices.push(right + 1);
   choices.sort((one, other) => one - other);
   return { choices, right: [choices.indexOf(right)] };

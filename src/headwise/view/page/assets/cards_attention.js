@@ -2,9 +2,9 @@
 // The first cards of the tour: from a text to the output of a layer, each computed from the recorded steps. Numbers have
 // the names of the placeholders in tour.*.json. "own" is the first stack: the encoder, or else the decoder.
 
-import { allGreatest, candidates, cosine, differentPlaces, dot, evenWeights, greatestAt, halfwayRow, lengthOf, matrixOf, minus, numbersToChoose, plus, rowsOf, scoresOf, softmaxOf, upTo, weightedSums } from "./arithmetic.js";
+import { allGreatest, candidates, cosine, differentPlaces, dot, evenWeights, greatestAt, halfwayRows, lengthOf, matrixOf, minus, numbersToChoose, plus, rowsOf, scoresOf, softmaxOf, upTo, weightedSums } from "./arithmetic.js";
 import { mayAttend, rowOf, sum } from "./cell.js";
-import { allNumbered, numbered } from "./pieces.js";
+import { allNumbered, kind, label, numbered, readable } from "./pieces.js";
 
 /** @typedef {import("./steps.js").Step} Step */
 /** @typedef {import("./tour_parts.js").Drawing} Drawing */
@@ -24,7 +24,10 @@ export const barsOf = (step, values) => allNumbered(step.columns).map((name, i) 
 /** @param {Step} step @param {number} row */
 const tokenOf = (step, row) => numbered(step.rows, row);
 /** The row that a card about one head begins with, or the chosen one. @param {import("./tour.js").Lesson} lesson @param {Record<string, Step>} steps */
-const rowOfHead = (lesson, { "self_attn.scores": scores, "self_attn.softmax": weights }) => lesson.attendingRow(scores, halfwayRow(weights, scores));
+const rowOfHead = (lesson, { "self_attn.scores": scores, "self_attn.softmax": weights }) => lesson.attendingRow(scores, weights, halfwayRows(weights, scores));
+/** What a token sees in this model: "all" tokens, or those "before" it. @param {import("./tour.js").Lesson} lesson */
+const sees = ({ host }) => (own(host.figure).causal ? "before" : "all");
+const [BYTE, LANGUAGE, END] = [/^<0x..>$/, /^<2.+>$/, /^(<\/s>|<.*(end|eos).*>|\[SEP\])$/]; // special tokens, and bytes, which are none
 const PRODUCT = "Q Kᵀ";
 const SCALED = "Q Kᵀ / √dₖ";
 
@@ -36,8 +39,8 @@ export const ATTENTION_CARDS = {
       const setting = lesson.setting([1, 2, 4], 1);
       const length = embeddings.rows.length;
       const n = length * Number(setting.knob);
-      const numbers = { first: tokenOf(embeddings, 0), last: tokenOf(embeddings, length - 1), length, tokens: n, recurrent: n - 1, path: ONE, pairs: n * n };
-      return { ...numbersToChoose(length - 1, ONE, length * length), numbers, ...setting };
+      const numbers = { first: tokenOf(embeddings, 0), last: tokenOf(embeddings, length - 1), length, tokens: n, recurrent: n - 1, path: ONE, pairs: n * n, kept: (n * (n + 1)) / 2 };
+      return { ...numbersToChoose(length - 1, ONE, length * length), numbers, notes: [sees(lesson)], given: { tokens: allNumbered(embeddings.rows) }, ...setting };
     },
   },
   alignment: {
@@ -45,7 +48,7 @@ export const ATTENTION_CARDS = {
     async show(lesson) {
       const steps = await lesson.cross();
       const { "cross_attn.softmax": weights, "cross_attn.scores": scores } = steps;
-      const row = lesson.attendingRow(scores);
+      const row = lesson.attendingRow(scores, weights);
       const [values, keys] = [rowOf(weights, row), mayAttend(scores, row)];
       const { best, ...choices } = candidates(weights.columns, values, keys);
       const chance = 1 / keys.length;
@@ -56,9 +59,12 @@ export const ATTENTION_CARDS = {
   tokens: {
     async show(lesson) {
       const { embeddings } = await lesson.own();
-      const text = lesson.host.text();
-      const [tokens, words, characters] = [embeddings.rows.length, text.trim().split(/\s+/).length, [...text].length];
-      return { ...numbersToChoose(tokens, words, characters), numbers: { tokens, words, characters }, table: { head: allNumbered(embeddings.rows), rows: [["", ...upTo(tokens)]] } };
+      const special = embeddings.rows.filter((piece) => kind(piece) === "mark" && !BYTE.test(piece));
+      const typed = special.reduce((text, piece) => text.replace(piece, ""), lesson.host.text()).trim(); // a page writes the target language in front
+      const [tokens, words, characters] = [embeddings.rows.length, typed.split(/\s+/).filter(Boolean).length, [...typed].length];
+      const found = { special: special.length, language: special.some((piece) => LANGUAGE.test(piece)), end: END.test(embeddings.rows[tokens - 1]), blank: embeddings.rows.some((piece) => label(piece) === "␣") };
+      const notes = Object.entries(found).flatMap(([note, here]) => (here ? [note] : []));
+      return { ...numbersToChoose(tokens, words, characters), numbers: { tokens, words, characters, special: special.length, marks: special.join(" ") }, notes, given: { tokens: [typed] }, table: { head: allNumbered(embeddings.rows), rows: [["", ...upTo(tokens)]] } };
     },
   },
   embeddings: {
@@ -85,7 +91,7 @@ export const ATTENTION_CARDS = {
       const numbers = { token: tokenOf(embeddings, row), other: tokenOf(embeddings, other), here, swapped, bare };
       const summed = setting.knob === "off" ? redrawn("E", e, embeddings) : redrawn("E + PE", e.map((one, i) => plus(one, p[i])), embeddings);
       const given = { drawings: [drawingOf("E", embeddings), drawingOf("PE", codes)] };
-      return { right: [Math.abs(here - swapped) > 1e-6 ? 0 : 1], numbers, given, drawings: [summed], rows: embeddings.rows, row, ...setting };
+      return { right: [Math.abs(here - swapped) > 1e-6 ? 0 : 1], numbers, notes: [sees(lesson)], given, drawings: [summed], rows: embeddings.rows, row, ...setting };
     },
   },
   "by-hand": {
@@ -94,22 +100,24 @@ export const ATTENTION_CARDS = {
       const scores = steps["self_attn.scores"];
       const [q, k] = scores.operands.map((id) => steps[id]);
       const v = steps["self_attn.values"];
-      const three = upTo(Math.min(3, q.rows.length));
+      const all = upTo(q.rows.length);
+      const words = all.filter((at) => readable(q.rows[at]));
+      const three = (words.length < 3 ? all : words).slice(0, 3);
       const keysOf = (/** @type {number} */ at) => three.filter((key) => mayAttend(scores, at).includes(key));
-      const row = Math.min(lesson.row ?? greatestAt(three.map((at) => keysOf(at).length)), three.length - 1);
-      const keys = keysOf(row);
+      const row = Math.min(lesson.row ?? greatestAt(three.map((at) => keysOf(at).length)), three.length - 1); // of the three
+      const keys = keysOf(three[row]).map((key) => three.indexOf(key));
       const two = (/** @type {Step} */ step, /** @type {number} */ at) => rowOf(step, at).slice(0, 2);
-      const products = three.map((at) => dot(two(q, row), two(k, at)));
+      const products = three.map((at) => dot(two(q, three[row]), two(k, at)));
       const weights = softmaxOf(products.map((product, at) => (keys.includes(at) ? product / Math.sqrt(2) : Number.NEGATIVE_INFINITY)));
-      const result = upTo(2).map((column) => sum(weights.map((weight, at) => weight * two(v, at)[column])));
-      const names = allNumbered(q.rows).slice(0, three.length);
-      const { best, ...choices } = candidates(q.rows.slice(0, three.length), products, keys, names);
-      const lines = (/** @type {(at: number) => number[]} */ line) => three.map((at) => /** @type {[string, ...number[]]} */ ([names[at], ...line(at)]));
-      const [q0, q1] = two(q, row);
-      const given = { table: { head: ["", ""], rows: [/** @type {[string, ...number[]]} */ ([`Q ${names[row]}`, q0, q1]), ...three.map((at) => /** @type {[string, ...number[]]} */ ([`K ${names[at]}`, ...two(k, at)]))] } };
-      const table = { head: ["q·k", "softmax", "V", ""], rows: lines((at) => [products[at], weights[at], ...two(v, at)]) };
-      const numbers = { token: names[row], best: names[best], q0, q1, two: 2, product: products[best], weight: weights[best], o0: result[0], o1: result[1] };
-      return { ...choices, numbers, given, table, rows: q.rows.slice(0, three.length), row };
+      const result = upTo(2).map((column) => sum(weights.map((weight, at) => weight * two(v, three[at])[column])));
+      const names = three.map((at) => tokenOf(q, at));
+      const { best, ...choices } = candidates(names, products, keys, names);
+      const lines = (/** @type {(at: number) => number[]} */ line) => names.map((name, at) => /** @type {[string, ...number[]]} */ ([name, ...line(at)]));
+      const [q0, q1] = two(q, three[row]);
+      const given = { table: { head: ["", ""], rows: [/** @type {[string, ...number[]]} */ ([`Q ${names[row]}`, q0, q1]), ...three.map((at, place) => /** @type {[string, ...number[]]} */ ([`K ${names[place]}`, ...two(k, at)]))] } };
+      const table = { head: ["q·k", "softmax", "V", ""], rows: lines((at) => [products[at], weights[at], ...two(v, three[at])]) };
+      const numbers = { token: names[row], best: names[best], q0, q1, two: 2, d_k: q.numbers.columns, product: products[best], weight: weights[best], o0: result[0], o1: result[1] };
+      return { ...choices, numbers, given, table, rows: names, row };
     },
   },
   scores: {
@@ -120,9 +128,10 @@ export const ATTENTION_CARDS = {
       const row = rowOfHead(lesson, steps);
       const products = rowsOf(k).map((key) => dot(rowOf(q, row), key));
       const keys = mayAttend(scores, row);
+      const unscaled = rowsOf(q).map((query, at) => rowsOf(k).map((key, column) => (mayAttend(scores, at).includes(column) ? dot(query, key) : Number.NEGATIVE_INFINITY)));
       const { best, ...choices } = candidates(scores.columns, products, keys);
       const numbers = { token: tokenOf(scores, row), best: numbered(scores.columns, best), d_k: q.numbers.columns, product: products[best], tokens: keys.length, mean: sum(keys.map((key) => products[key])) / keys.length };
-      return { ...choices, numbers, given: { drawings: [drawingOf("Q", q), drawingOf("K", k)] }, drawings: [drawingOf(scores.settings.scale === 1 ? PRODUCT : SCALED, scores)], rows: scores.rows, row };
+      return { ...choices, numbers, given: { tokens: allNumbered(scores.columns), drawings: [drawingOf("Q", q), drawingOf("K", k)] }, drawings: [redrawn(PRODUCT, unscaled, scores)], rows: scores.rows, row };
     },
   },
   scale: {
@@ -164,12 +173,12 @@ export const ATTENTION_CARDS = {
       const recorded = rowsOf(weights);
       const even = upTo(recorded.length).map((at) => evenWeights(scores, at));
       const [model, mean] = [weightedSums(recorded, values), weightedSums(even, values)];
-      const near = rowsOf(values).map((value) => -lengthOf(minus(value, model[row])));
-      const { best, ...choices } = candidates(values.rows, near, mayAttend(scores, row));
-      const numbers = { token: tokenOf(weights, row), best: numbered(values.rows, best), result: model[row][0], mean: mean[row][0], distance: -near[best], even: lengthOf(minus(mean[row], model[row])) };
+      const best = greatestAt(recorded[row]);
+      const [distance, away] = [rowsOf(values)[best], mean[row]].map((one) => lengthOf(minus(one, model[row])));
+      const numbers = { token: tokenOf(weights, row), best: numbered(values.rows, best), weight: recorded[row][best], result: model[row][0], mean: mean[row][0], distance, even: away };
       const given = { drawings: [{ ...drawingOf("A", weights), share: true }, drawingOf("V", values)] };
       const result = redrawn("A V", setting.knob === "even" ? mean : model, steps["self_attn.weighted-sum"]);
-      return { ...choices, numbers, given, drawings: setting.knob === "even" ? [redrawn("A", even, weights, true), result] : [result], rows: weights.rows, row, ...setting };
+      return { right: allGreatest([-distance, -away]), numbers, given, drawings: setting.knob === "even" ? [redrawn("A", even, weights, true), result] : [result], rows: weights.rows, row, ...setting };
     },
   },
   heads: {
@@ -179,14 +188,14 @@ export const ATTENTION_CARDS = {
       const weights = all.map((steps) => steps["self_attn.softmax"]);
       const row = rowOfHead(lesson, all[0]);
       const names = allNumbered(weights[0].columns);
-            const ofHeads = weights.map((one) => rowOf(one, row));
+      const ofHeads = weights.map((one) => rowOf(one, row));
       const bests = ofHeads.map(greatestAt);
       const [fewest, most] = differentPlaces(ofHeads.map(allGreatest)); // not the same if two weights are equal
       const n = mayAttend(all[0]["self_attn.scores"], row).length;
       const [heads, distinct] = [all.length, new Set(bests).size];
       const counts = upTo(Math.min(heads, n)).map((at) => at + 1);
       const numbers = { token: tokenOf(weights[0], row), heads, distinct, chance: n * (1 - (1 - 1 / n) ** heads) };
-      const given = { drawings: [{ title: `softmax, ${names[row]}`, numbers: matrixOf(ofHeads), rows: ofHeads.map((_, head) => `h = ${head}`), columns: weights[0].columns, share: true, ofRow: true }] };
+      const given = { tokens: names, drawings: [{ title: `softmax, ${names[row]}`, numbers: matrixOf(ofHeads), rows: ofHeads.map((_, head) => `h = ${head}`), columns: weights[0].columns, share: true, ofRow: true }] };
       const drawings = weights.map((one, head) => ({ ...drawingOf(`softmax, h = ${head}`, one), share: true }));
       const table = { head: ["softmax"], rows: bests.map((best, head) => /** @type {[string, ...number[]]} */ ([`h = ${head}: ${names[best]}`, ofHeads[head][best]])) };
       return { choices: counts, right: upTo(counts.length).filter((at) => counts[at] === distinct || (counts[at] >= fewest && counts[at] <= most)), numbers, given, drawings, table, rows: weights[0].rows, row };
@@ -221,7 +230,7 @@ export const ATTENTION_CARDS = {
       const setting = lesson.setting(["", "off"], "");
       const near = (/** @type {Step} */ of, /** @type {Step} */ to) => cosine(rowOf(of, row), rowOf(to, row));
       const [toInput, toOutput] = [near(total, x), near(total, output)];
-      const numbers = { token: tokenOf(total, row), x: toInput, output: toOutput, bare: near(output, x), chance: 1 / Math.sqrt(total.numbers.columns) };
+      const numbers = { token: tokenOf(total, row), x: toInput, output: toOutput, bare: near(output, x), chance: lengthOf(rowOf(x, row)) / Math.hypot(lengthOf(rowOf(x, row)), lengthOf(rowOf(output, row))) };
       const result = setting.knob === "off" ? drawingOf("f(x)", output) : drawingOf("x + f(x)", total);
       return { right: allGreatest([toInput, toOutput]), numbers, given: { drawings: [drawingOf("x", x), drawingOf("f(x)", output)] }, drawings: [result], rows: total.rows, row, ...setting };
     },

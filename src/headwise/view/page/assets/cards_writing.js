@@ -8,7 +8,7 @@ import { allNumbered, beginning, label, numbered } from "./pieces.js";
 
 /** @typedef {import("./cards_attention.js").CardMaker} CardMaker */
 
-const PICTURE = 224; // pixels of a side: arXiv:2010.11929
+const [PICTURE, CLASS_TOKEN] = [224, 1]; // pixels of a side, and the token in front of the squares: arXiv:2010.11929
 const [SECONDS, FRAMES_PER_SECOND, FRAMES_JOINED] = [30, 100, 2]; // of Whisper: arXiv:2212.04356
 const BETTER = 1e-6; // nats
 const CURVE = 60; // points behind the peak
@@ -80,13 +80,13 @@ export const WRITING_CARDS = {
       const steps = await lesson.cross();
       const { "cross_attn.softmax": weights, "cross_attn.scores": scores } = steps;
       const [q, k] = scores.operands.map((id) => steps[id]);
-      const row = lesson.attendingRow(scores);
+      const row = lesson.attendingRow(scores, weights);
       const [values, chance] = [rowOf(weights, row), 1 / mayAttend(scores, row).length];
       const best = greatestAt(values);
       const { rows, columns } = weights.numbers;
       const numbers = { read: rows, tokens: columns, pairs: rows * columns, token: numbered(weights.rows, row), best: numbered(weights.columns, best), weight: values[best], chance };
       const drawings = [{ title: "Q", numbers: q.numbers, rows: q.rows }, { title: "K", numbers: k.numbers, rows: k.rows }, { title: "softmax", numbers: weights.numbers, rows: weights.rows, columns: weights.columns, share: true }];
-      return { ...numbersToChoose(rows * columns, rows * rows, columns * columns, rows + columns), numbers, drawings, bars: barsOf(weights, values), chance, rows: weights.rows, row };
+      return { ...numbersToChoose(rows * columns, rows * rows, columns * columns, rows + columns, 2 * rows * columns, 3 * rows * columns), numbers, drawings, bars: barsOf(weights, values), chance, rows: weights.rows, row };
     },
   },
   logits: {
@@ -109,10 +109,12 @@ export const WRITING_CARDS = {
       const bests = /** @type {any[]} */ (probabilities.predictions).slice(0, -1).map(({ candidates: [[piece, log]] }) => ({ piece, most: Math.exp(log) }));
       const agree = bests.filter(({ piece }, at) => piece === probabilities.rows[at + 1]).length;
       const least = Math.min(1, ...bests.map(({ most }) => most));
-      const lines = (/** @type {(at: number) => string} */ follower) => bests.map(({ most }, at) => /** @type {[string, ...number[]]} */ ([`${names[at]} → ${follower(at)}`, most]));
-      const given = { table: { head: ["max"], rows: lines((at) => names[at + 1]) } };
-      const table = { head: ["max"], rows: lines((at) => label(bests[at].piece)) };
-      return { ...numbersToChoose(agree, bests.length, 0, Math.floor(bests.length / 2)), numbers: { steps: bests.length, agree, least }, given, table };
+      /** @type {[string, string, string, number][]} */
+      const lines = bests.map(({ piece, most }, at) => [names[at], names[at + 1], label(piece), most]);
+      const given = { table: { head: ["follows", "probability"], rows: lines.map(([token, follower, , most]) => /** @type {[string, string, number]} */ ([token, follower, most])) } };
+      const table = { head: ["follows", "favourite", "probability"], rows: lines };
+      const choices = bests.length ? numbersToChoose(agree, bests.length, 0, Math.floor(bests.length / 2)) : { choices: [], right: [] };
+      return { ...choices, numbers: { steps: bests.length, agree, least }, given, table };
     },
   },
   beam: {
@@ -180,8 +182,8 @@ export const WRITING_CARDS = {
       const setting = lesson.setting([8, 16, 32], 16);
       const [patch, cut] = [Number(setting.usual), Number(setting.knob)];
       const patches = (PICTURE / cut) ** 2;
-      const numbers = { side: PICTURE, patch, cut, patches, pairs: patches ** 2, seconds: SECONDS, frames: (SECONDS * FRAMES_PER_SECOND) / FRAMES_JOINED };
-      return { ...numbersToChoose((PICTURE / patch) ** 2, PICTURE / patch, PICTURE ** 2), numbers, ...setting };
+      const numbers = { side: PICTURE, patch, cut, patches, read: patches + CLASS_TOKEN, pairs: (patches + CLASS_TOKEN) ** 2, seconds: SECONDS, frames: (SECONDS * FRAMES_PER_SECOND) / FRAMES_JOINED };
+      return { ...numbersToChoose((PICTURE / patch) ** 2 + CLASS_TOKEN, PICTURE / patch, PICTURE ** 2), numbers, ...setting };
     },
   },
 };

@@ -39,9 +39,12 @@ export function numbered(pieces, at) {
  * @param {string} piece
  */
 export function kind(piece) {
-  if (/^(<[^>]+>|>>[^<]+<<)$/.test(piece)) return "mark";
+  if (/^(<[^>]+>|\[(CLS|SEP|PAD|MASK|UNK)\])$/.test(piece)) return "mark";
   return piece.startsWith(BLANK) ? "start" : "inside";
 }
+
+/** Whether a piece is text with a letter or a digit. @param {string} piece */
+export const readable = (piece) => kind(piece) !== "mark" && /[\p{L}\p{N}]/u.test(piece);
 
 /**
  * What is written in front of a piece that begins a word, where pieces stand without their neighbours.

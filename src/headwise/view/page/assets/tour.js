@@ -3,14 +3,14 @@
 // from the recorded numbers of this text, and one setting to change. The question is about the model as it is: it depends
 // on the token, but not on the setting. Texts are in tour.*.json, numbers never.
 
-import { greatestAt } from "./arithmetic.js";
+import { readableRow, rowsFrom } from "./arithmetic.js";
 import { ATTENTION_CARDS } from "./cards_attention.js";
 import { WRITING_CARDS } from "./cards_writing.js";
 import { mayAttend } from "./cell.js";
 import { SIGNED, WEIGHTS } from "./colours.js";
 import { choice, element, focusOf } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
-import { label } from "./pieces.js";
+import { allNumbered } from "./pieces.js";
 import { inAddress } from "./state.js";
 import { Walks, lacking } from "./steps.js";
 import { language, t } from "./texts.js";
@@ -33,15 +33,16 @@ export class Lesson {
     this.row = state.cell ? state.cell[0] : null;
   }
 
-  /** A row of a step: the chosen one, or the second, or another. @param {import("./steps.js").Step} step @param {number} [usual] */
-  rowOf(step, usual = 1) {
-    return Math.min(this.row ?? usual, step.rows.length - 1);
+  /** A row of a step: the chosen one, or one to begin with. @param {{rows: string[]}} step @param {number[]} [order] those to begin with, the best first @param {import("./steps.js").Step} [weights] */
+  rowOf(step, order = rowsFrom(step, 1), weights) {
+    return this.row === null ? readableRow(step, order, weights) : Math.min(this.row, step.rows.length - 1);
   }
 
-  /** A row of scores that attends to something. @param {import("./steps.js").Step} scores @param {number} [usual] */
-  attendingRow(scores, usual) {
-    const row = this.rowOf(scores, usual);
-    return mayAttend(scores, row).length ? row : greatestAt(scores.rows.map((_, at) => mayAttend(scores, at).length));
+  /** A row of scores that attends to something. @param {import("./steps.js").Step} scores @param {import("./steps.js").Step} [weights] @param {number[]} [order] */
+  attendingRow(scores, weights, order = rowsFrom(scores, 1)) {
+    const attending = order.filter((row) => mayAttend(scores, row).length);
+    const row = this.rowOf(scores, attending, weights);
+    return mayAttend(scores, row).length ? row : readableRow(scores, attending, weights);
   }
 
   /** The setting chosen among some. @param {(string | number)[]} knobs @param {string | number} usual */
@@ -59,8 +60,9 @@ export class Lesson {
   steps(stack, layer, head) {
     return this.once(`${stack} ${layer} ${head}`, async () => {
       const { walk, error } = await this.host.ask(stack, layer, head);
-      const found = walk && (await Walks.read(walk)).steps(stack, layer, head);
-      if (walk?.bits) this.known.set("bits", Promise.resolve(walk.bits)); // of the weights, where they are rounded
+      const walks = walk && (await Walks.read(walk));
+      const found = walks?.steps(stack, layer, head);
+      this.known.set("digits", Promise.resolve({ bits: walk?.bits, rounded: walks?.rounded }));
       if (!found) throw new Error(error ?? lacking(walk));
       return Object.fromEntries(found.steps.map((step) => [step.id, step]));
     });
@@ -155,11 +157,11 @@ export class TourView {
   async show(wanted, language, lesson) {
     /** @type {Card | string} */
     const card = await CARDS[this.card].show(lesson).catch((/** @type {Error} */ error) => error.message);
-    this.bits = await this.known.get("bits");
+    const { bits, rounded } = (await this.known.get("digits")) ?? {};
+    this.bits = bits; // of the weights, where they are rounded
     if (wanted !== this.drawn) return;
     const { common, cards } = this.texts[language];
-    const texts = cards[this.card];
-    this.write = new Writer(common, typeof card === "string" ? texts : { ...texts, ...texts[card.variant ?? ""] }, language);
+    this.write = new Writer(common, cards[this.card], language, rounded);
     this.bar(common, cards, language);
     const focused = focusOf(this.body);
     this.redraw = [];
@@ -188,25 +190,27 @@ export class TourView {
     const question = JSON.stringify([this.card, card.row]);
     const answer = this.answers.get(question);
     const choices = card.choices?.map((one) => (typeof one === "number" ? write.written(one) : one)) ?? write.card.options;
+    const named = (/** @type {number} */ at) => (typeof card.choices?.[at] === "string" ? write.common.quoted.replace("{name}", choices[at]) : choices[at]);
     const mark = (/** @type {number} */ at) => (answer === undefined ? null : card.right.includes(at) ? "right" : at === answer ? "wrong" : null);
     const buttons = choices.map((/** @type {string} */ text, /** @type {number} */ at) => element("button", { type: "button", class: mark(at), "aria-pressed": String(at === answer), onclick: () => this.predict(question, at) }, text));
+    const head = [...(inAddress(this.host.text()) ? [] : [element("p", { class: "note" }, write.common.unlinked)]), element("h2", {}, write.card.title)];
+    if (choices.length < 2) return [...head, ...this.tokens(card, write), element("p", { class: "empty" }, write.common.short)];
     const asked = [
-      ...(inAddress(this.host.text()) ? [] : [element("p", { class: "note" }, write.common.unlinked)]),
-      element("h2", {}, write.card.title),
+      ...head,
       element("p", { class: "question" }, ...write.text(write.card.question, card.numbers)),
       ...this.tokens(card, write),
       ...this.pictures({ ...card.given, row: card.row }, write, "given"),
       element("div", { class: "tour-choices", role: "group", "aria-label": write.common.predict }, ...buttons),
     ];
     if (answer === undefined) return [...asked, element("p", { class: "note" }, write.common.predict)];
-    const verdict = card.right.includes(answer) ? write.common.right : write.text(write.common.wrong, { right: write.any(card.right.map((at) => choices[at])) });
-    return [...asked, element("p", { class: "verdict", role: "status" }, ...[verdict].flat()), element("p", { class: "sentence" }, ...write.text(write.card.text, card.numbers)), ...this.settings(card, write), ...this.pictures(card, write, "cell"), ...(this.bits ? [element("p", { class: "note", lang: language }, t("rounded-weights", { bits: this.bits }))] : [])];
+    const verdict = card.right.includes(answer) ? write.common.right : write.text(write.common.wrong, { right: write.any(card.right.map(named)) });
+    return [...asked, element("p", { class: "verdict", role: "status" }, ...[verdict].flat()), element("p", { class: "sentence" }, ...write.text([write.card.text, ...(card.notes ?? []).map((note) => write.card[note])].join(" "), card.numbers)), ...this.settings(card, write), ...this.pictures(card, write, "cell"), ...(this.bits ? [element("p", { class: "note", lang: language }, t("rounded-weights", { bits: this.bits }))] : [])];
   }
 
   /** The menu of the tokens that the card can be about. @param {Card} card @param {Writer} write */
   tokens({ rows, row }, write) {
     if (!rows) return [];
-    const select = element("select", { onchange: () => this.host.set({ cell: [Number(select.value), 0] }) }, ...rows.map((name, at) => element("option", { value: at }, `${at + 1}: ${label(name)}`)));
+    const select = element("select", { onchange: () => this.host.set({ cell: [Number(select.value), 0] }) }, ...allNumbered(rows).map((name, at) => element("option", { value: at }, `${at + 1}: ${name}`)));
     select.value = String(row);
     return [element("div", { class: "tour-settings" }, element("label", {}, `${write.common.token} `, select))];
   }
@@ -219,9 +223,10 @@ export class TourView {
     return [element("div", { class: "tour-settings" }, buttons), ...(knob === usual ? [] : [element("p", { class: "note turned", role: "status" }, ...write.text(write.common.turned, turned))])];
   }
 
-  /** @param {Partial<Card>} card @param {Writer} write @param {string} key of the numbers in a table @returns {Node[]} */
-  pictures({ drawings, bars, chance, table, curve, row }, write, key) {
+  /** @param {Partial<Card> & Card["given"]} card @param {Writer} write @param {string} key of the numbers in a table @returns {Node[]} */
+  pictures({ tokens, drawings, bars, chance, table, curve, row }, write, key) {
     const parts = [];
+    if (tokens) parts.push(element("p", { class: "tour-tokens" }, ...tokens.map((token) => element("span", { dir: "auto" }, token))));
     if (drawings) parts.push(element("div", { class: "drawings" }, ...drawings.map((one) => this.drawing(one, row, write))));
     if (bars) parts.push(...barList(bars, chance, write));
     if (table) parts.push(tableOf(table, write, key));

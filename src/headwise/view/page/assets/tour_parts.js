@@ -6,14 +6,14 @@ import { element, shape } from "./dom.js";
 import { ScrollBox } from "./scroll.js";
 
 /** @typedef {{title: string, numbers: import("./steps.js").StepNumbers, rows: string[], columns?: string[], share?: boolean, ofRow?: boolean}} Drawing `share`: numbers from 0 to 1; `ofRow`: about the chosen row alone */
-/** @typedef {{head: string[], rows: [string, ...number[]][]}} Table */
+/** @typedef {{head: string[], rows: [string, ...(string | number)[]][]}} Table a head is a key of the catalogue, or a text */
 /**
  * @typedef {object} Card
  * @property {number[]} right which choices; the question and its choices are about the usual setting
  * @property {(string | number)[]} [choices] those of the catalogue if missing
  * @property {Record<string, string | number>} numbers for the placeholders
- * @property {string} [variant] texts that replace those of the card, by their name in the catalogue
- * @property {{drawings?: Drawing[], table?: Table}} [given] what the prediction needs: shown with the question
+ * @property {string[]} [notes] other texts of the card that are true here
+ * @property {{tokens?: string[], drawings?: Drawing[], table?: Table}} [given] what the prediction needs: shown with the question
  * @property {Drawing[]} [drawings] the result
  * @property {[string, number][]} [bars] names and values
  * @property {number} [chance] shown beside the bars
@@ -27,20 +27,23 @@ import { ScrollBox } from "./scroll.js";
  */
 
 const MOST_BARS = 24; // the greatest ones of a longer row are shown
+const DIGITS_OF_HALF = 3; // that a number of 16 bits has
 const PLACEHOLDER = /\{(\w+)\}/;
 
 /** Such as 4 · 10⁻⁸. @param {string} scientific such as 4E-8 */
 function powerOfTen(scientific) {
   const [digits, power] = scientific.split("E");
-  return `${digits.replace("-", "−")} · 10${Array.from(power, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]).join("")}`;
+  return `${digits.replace("-", "−")}\u00a0·\u00a010${Array.from(power, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]).join("")}`;
 }
 
 /** Texts of a card with numbers in them. */
 export class Writer {
-  /** @param {any} common @param {any} card @param {string} language */
-  constructor(common, card, language) {
+  /** @param {any} common @param {any} card @param {string} language @param {boolean} [rounded] whether numbers have 16 bits */
+  constructor(common, card, language, rounded = false) {
     this.common = common;
     this.card = card;
+    this.plural = new Intl.PluralRules(language);
+    this.few = rounded ? new Intl.NumberFormat(language, { maximumSignificantDigits: DIGITS_OF_HALF }) : null;
     this.list = new Intl.ListFormat(language, { type: "disjunction" });
     this.plain = new Intl.NumberFormat(language, { maximumFractionDigits: 3 });
     this.exact = new Intl.NumberFormat(language, { maximumFractionDigits: 6 });
@@ -54,7 +57,7 @@ export class Writer {
     const almost = !Number.isInteger(value) && Math.abs(value - Math.round(value)) < 0.0005; // such as a weight of 0.9998
     const small = value !== 0 && Math.abs(value) < 0.01;
     if (small && Math.abs(value) < 0.0001) return powerOfTen(this.tiny.format(value));
-    return (small ? this.small : almost ? this.exact : this.plain).format(value).replace("-", "−");
+    return ((Number.isInteger(value) ? null : this.few) ?? (small ? this.small : almost ? this.exact : this.plain)).format(value).replace("-", "−");
   }
 
   /** A number that programs can read, too. @param {string} name @param {number} value */
@@ -64,7 +67,14 @@ export class Writer {
 
   /** A text with its placeholders filled. @param {string} text @param {Record<string, string | number>} values @returns {(Node | string)[]} */
   text(text, values) {
-    return text.split(PLACEHOLDER).map((part, at) => (at % 2 === 0 ? part : typeof values[part] === "number" ? this.number(part, /** @type {number} */ (values[part])) : String(values[part])));
+    return text.split(PLACEHOLDER).flatMap((part, at) => (at % 2 === 0 ? part : typeof values[part] === "number" ? this.counted(part, /** @type {number} */ (values[part])) : String(values[part])));
+  }
+
+  /** A number, with its noun where the catalogue has forms of it, such as "words.one" and "words.other". @param {string} name @param {number} value @returns {(Node | string)[]} */
+  counted(name, value) {
+    const forms = { ...this.common, ...this.card };
+    const form = forms[`${name}.${this.plural.select(value)}`] ?? forms[`${name}.other`] ?? `{${name}}`;
+    return form.split(PLACEHOLDER).map((/** @type {string} */ part, /** @type {number} */ at) => (at % 2 === 0 ? part : this.number(name, value)));
   }
 
   /** One of several. @param {string[]} texts */
@@ -96,9 +106,9 @@ export function barList(bars, chance, write) {
 
 /** @param {Table} table @param {Writer} write @param {string} key of its numbers */
 export function tableOf({ head, rows }, write, key) {
-  const body = rows.map(([name, ...values], row) => element("tr", {}, ...(name ? [element("th", { scope: "row" }, name)] : []), ...values.map((value, column) => element("td", {}, write.number(`${key}.${row}.${column}`, value)))));
+  const body = rows.map(([name, ...values], row) => element("tr", {}, ...(name ? [element("th", { scope: "row" }, name)] : []), ...values.map((value, column) => element("td", {}, typeof value === "string" ? value : write.number(`${key}.${row}.${column}`, value)))));
   const corner = rows.some(([name]) => name) ? [element("td")] : [];
-  return new ScrollBox("table", element("table", { class: "terms" }, element("thead", {}, element("tr", {}, ...corner, ...head.map((text) => (text ? element("th", { scope: "col" }, text) : element("td"))))), element("tbody", {}, ...body))).node;
+  return new ScrollBox("table", element("table", { class: "terms" }, element("thead", {}, element("tr", {}, ...corner, ...head.map((text) => (text ? element("th", { scope: "col" }, write.common[text] ?? text) : element("td"))))), element("tbody", {}, ...body))).node;
 }
 
 const [WIDE, HIGH] = [360, 210]; // of a curve, in its own units
