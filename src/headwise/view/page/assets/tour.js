@@ -161,7 +161,8 @@ export class TourView {
     this.bits = bits; // of the weights, where they are rounded
     if (wanted !== this.drawn) return;
     const { common, cards } = this.texts[language];
-    this.write = new Writer(common, cards[this.card], language, rounded);
+    const texts = cards[this.card];
+    this.write = new Writer(common, typeof card === "string" ? texts : { ...texts, ...texts[card.variant ?? ""] }, language, rounded);
     this.bar(common, cards, language);
     const focused = focusOf(this.body);
     this.redraw = [];
