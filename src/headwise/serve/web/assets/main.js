@@ -11,7 +11,7 @@ import { changes, kind, label, percent } from "./pieces.js";
 import { START, Store, keepAddress, readHash, writeHash } from "./state.js";
 import { language, languageName, offerLanguages, t, translatePage } from "./texts.js";
 
-/** @typedef {{line: number, source: string, words: string, added: string, text: string, tokens: number[] | null, node: HTMLButtonElement}} Unit source: the target token `added`, and `words` */
+/** @typedef {{line: number, source: string, words: string, text: string, tokens: number[] | null, node: HTMLButtonElement}} Unit source: with its target token, `words`: without */
 
 const byId = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 const [form, source, output, status, details] = ["form", "source", "output", "status", "details"].map(byId);
@@ -212,7 +212,7 @@ function halt() {
 function openLater(figure) {
   look = new Inside(figure, walk, theme);
   guide?.node.remove();
-  guide = new Guide({ figure, text: () => shown().words, added: () => shown().added, ask: (stack, layer, head) => walk({ stack, layer, head }), search: (beam) => question({ kind: "search", beam }) }, theme, keepTour);
+  guide = new Guide({ figure, text: () => shown().words, ask: (stack, layer, head) => walk({ stack, layer, head }), search: (beam) => question({ kind: "search", beam }) }, theme, keepTour);
   if (touring && subject) form.before(guide.node);
 }
 

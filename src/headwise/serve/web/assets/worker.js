@@ -76,7 +76,7 @@ async function translate(text, target) {
   const given = (/** @type {string} */ part) => engine.about.targets.find((/** @type {string} */ token) => part.startsWith(token)) ?? "";
   const tagged = (/** @type {string} */ part) => (target && !given(part) ? `${target} ${part}` : part);
   const lines = unitsOf(text, (part) => tokenizer.encode(tagged(part)).length < longest);
-  const units = lines.flatMap((parts, line) => parts.map((part) => ({ line, source: tagged(part), words: part.slice(given(part).length).trimStart(), added: given(part) || target })));
+  const units = lines.flatMap((parts, line) => parts.map((part) => ({ line, source: tagged(part), words: part.slice(given(part).length).trimStart() })));
   page.postMessage({ kind: "units", lines: lines.length, units });
   for (const [unit, { source }] of units.entries()) {
     glimpse = { text: "", unit, shown: 0, read: (tokens) => oneLine(tokenizer.decode(tokens)) };
@@ -107,7 +107,7 @@ async function extend(text, temperature, seed) {
   const { engine, tokenizer, longest } = model;
   const prompt = promptOf(text);
   if (prompt.length > longest) return page.postMessage({ kind: "failed", why: "long-text", values: { count: prompt.length, most: longest } });
-  page.postMessage({ kind: "units", lines: 1, units: [{ line: 0, source: text, words: text, added: "" }] });
+  page.postMessage({ kind: "units", lines: 1, units: [{ line: 0, source: text, words: text }] });
   const context = prompt.slice(-CONTEXT);
   const known = tokenizer.decode(context).length;
   const read = (/** @type {Iterable<number>} */ tokens) => tokenizer.decode([...context, ...tokens]).slice(known);
