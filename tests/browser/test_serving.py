@@ -135,7 +135,7 @@ def test_a_file_comes_back_translated(opened: Callable[..., Any], model_paths: d
     text = headwise.load(model_paths["transformer"], "cpu").translate(["A dog runs ."])[0].text
     assert Path(download.value.path()).read_text(encoding="utf-8") == f"{text}\n"
     assert download.value.suggested_filename == "a.txt"
-    assert "1 of 1 texts translated" in page.text_content("#status") and page.is_hidden("#job")
+    assert "1 of 1 text translated" in page.text_content("#status") and page.is_hidden("#job")
 
 
 def test_a_file_is_translated_with_the_glossary(opened: Callable[..., Any]) -> None:

@@ -67,9 +67,19 @@ def alignment_heads(heads: Sequence[int]) -> list[AlignmentHead]:
 
 
 def default_head(heads: Sequence[int]) -> AlignmentHead:
-    """The mean of the last layer but one (Garg et al. 2019, arXiv:1909.02074, section 4.1), row that predicts."""
+    """The mean of the `usual_layer`, row that predicts."""
     _check_layers(heads)
-    return AlignmentHead(max(0, len(heads) - 2), None, "predicts")
+    return AlignmentHead(usual_layer(len(heads)), None, "predicts")
+
+
+def usual_layer(n_layers: int) -> int:
+    """The layer whose mean usually aligns best in the row that predicts a token: the last but one (Garg et al. 2019,
+    arXiv:1909.02074, section 4.1). Of two layers it is the last: the first attends for the token that it reads.
+
+    >>> [usual_layer(n) for n in (1, 2, 3, 6)]
+    [0, 1, 1, 4]
+    """
+    return n_layers - 2 if n_layers > 2 else n_layers - 1
 
 
 def align(

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from headwise.errors import UserError, unknown
+from headwise.view.alignment import usual_layer
 from headwise.view.record import ROWS, AttentionRecord, Word
 
 LayerWeights = Float[np.ndarray, "heads queries keys"]
@@ -87,12 +88,11 @@ def clearest_head(record: AttentionRecord) -> tuple[int, int, str] | None:
 def alignment_row(record: AttentionRecord, weights: Float[np.ndarray, "tgt src"]) -> str:
     """Which row of a token attends to its source in this cross-attention: one of `ROWS`.
 
-    The one that agrees better with the mean of the last layer but one (`alignment.default_head`), or of the last
-    recorded layer. A single head cannot tell on one sentence: attention to the source of the token just read is as
-    sharp, one step later.
+    The one that agrees better with the mean of `alignment.usual_layer`, or of the last recorded layer. A single head
+    cannot tell on one sentence: attention to the source of the token just read is as sharp, one step later.
     """
-    last_but_one = record.cross[max(0, len(record.cross) - 2)]
-    layer = last_but_one if last_but_one is not None else [one for one in record.cross if one is not None][-1]
+    usual_one = record.cross[usual_layer(len(record.cross))]
+    layer = usual_one if usual_one is not None else [one for one in record.cross if one is not None][-1]
     columns = _tokens_of(record.src_words)
     usual = head_average(layer)[:-1, columns]
     predicts, reads = float((weights[:-1, columns] * usual).sum()), float((weights[1:, columns] * usual).sum())

@@ -91,6 +91,7 @@ def test_every_head_and_mean_is_a_candidate() -> None:
     assert len(heads) == len(set(heads)) == 3 * (2 + 1) * 2
     assert len(alignment_heads(head_counts(build("bahdanau"))["cross"])) == (1 + 1) * 2
     assert default_head(head_counts(build(n_decoder_layers=3))["cross"]) == AlignmentHead(1, None, "predicts")
+    assert default_head(head_counts(build(n_decoder_layers=2))["cross"]) == AlignmentHead(1, None, "predicts")
     assert default_head(head_counts(build("bahdanau"))["cross"]).layer == 0
 
 

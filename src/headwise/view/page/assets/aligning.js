@@ -26,6 +26,9 @@ export function meanOfHeads(heads) {
   return { ...heads[0], values: heads[0].values.map((_, i) => heads.reduce((sum, { values }) => sum + values[i], 0) / heads.length) };
 }
 
+/** The layer whose mean usually aligns in the row that predicts: `usual_layer` of view/alignment.py. @param {number} layers how many */
+export const usualLayer = (layers) => (layers > 2 ? layers - 2 : layers - 1);
+
 /**
  * The head whose attention goes to each token of the source in turn.
  * @param {HeadWeights[][]} layers heads of each layer
@@ -33,7 +36,7 @@ export function meanOfHeads(heads) {
  * @param {number[]} columns tokens of words
  */
 export function clearestHead(layers, rows, columns) {
-  const usual = meanOfHeads(layers[Math.max(0, layers.length - 2)]);
+  const usual = meanOfHeads(layers[usualLayer(layers.length)]);
   const found = layers.flatMap((heads, layer) =>
     heads.map((weights, head) => {
       const later = laterBy(weights, usual, columns);

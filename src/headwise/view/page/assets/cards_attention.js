@@ -16,13 +16,13 @@ const own = (figure) => figure[Object.keys(figure)[0]];
 /** @param {any} figure */
 export const bothStacks = (figure) => "encoder" in figure && "decoder" in figure;
 /** @param {string} title @param {Step} step @returns {Drawing} */
-const drawingOf = (title, step) => ({ title, numbers: step.numbers, rows: step.rows, columns: step.columns });
+export const drawingOf = (title, step) => ({ title, numbers: step.numbers, rows: step.rows, columns: step.columns });
 /** @param {string} title @param {number[][]} rows @param {Step} like @param {boolean} [share] @returns {Drawing} */
 export const redrawn = (title, rows, like, share = false) => ({ title, numbers: matrixOf(rows), rows: like.rows, columns: like.columns, share });
 /** @param {Step} step @param {number[]} values @returns {[string, number][]} */
 export const barsOf = (step, values) => allNumbered(step.columns).map((name, i) => [name, values[i]]);
 /** @param {Step} step @param {number} row */
-const tokenOf = (step, row) => numbered(step.rows, row);
+export const tokenOf = (step, row) => numbered(step.rows, row);
 /** The row that a card about one head begins with, or the chosen one. @param {import("./tour.js").Lesson} lesson @param {Record<string, Step>} steps */
 const rowOfHead = (lesson, { "self_attn.scores": scores, "self_attn.softmax": weights }) => lesson.attendingRow(scores, weights, halfwayRows(weights, scores));
 /** What a token sees in this model: "all" tokens, or those "before" it. @param {import("./tour.js").Lesson} lesson */
@@ -249,20 +249,6 @@ export const ATTENTION_CARDS = {
       const normed = Math.sqrt(variance / (variance + norm.settings.eps));
       const numbers = { token: tokenOf(norm, row), mean, deviation, normed };
       return { ...numbersToChoose(Math.round(normed), deviation, Math.sqrt(values.length)), numbers, variant: layer ? undefined : "rms", drawings: [drawingOf("x", x), drawingOf("Norm(x)", norm)], rows: norm.rows, row };
-    },
-  },
-  "feed-forward": {
-    async show(lesson) {
-      const steps = await lesson.own();
-      const inside = steps["ffn.inside"];
-      const operands = inside.operands.map((id) => steps[id]);
-      const row = lesson.rowOf(inside);
-      const name = inside.settings.function;
-      const [count, width] = [rowOf(inside, row).filter((value) => value > 0).length, inside.numbers.columns];
-      const numbers = { token: tokenOf(inside, row), count, d_ff: width, function: name, chance: width / 2 };
-      const titles = operands.length > 1 ? ["x W𝗀", "x W₁"] : [operands[0].bias ? "x W₁ + b₁" : "x W₁"];
-      const result = operands.length > 1 ? `${name}(x W𝗀) ⊙ x W₁` : `${name}(${titles[0]})`;
-      return { right: [count < width / 2 ? 0 : 1], numbers, given: { drawings: operands.map((one, at) => drawingOf(titles[at], one)) }, drawings: [drawingOf(result, inside)], rows: inside.rows, row };
     },
   },
 };

@@ -1,8 +1,8 @@
 // @ts-check
-// The other cards of the tour: the memory, the decoder, its output, training, and other models. See cards_attention.js.
+// The other cards of the tour: the feed-forward network, the memory, the decoder, its output, training, and other models. See cards_attention.js.
 
 import { candidates, greatestAt, matrixOf, numbersToChoose, rowsOf, scoresOf, softmaxOf, upTo } from "./arithmetic.js";
-import { barsOf, bothStacks, redrawn } from "./cards_attention.js";
+import { barsOf, bothStacks, drawingOf, redrawn, tokenOf } from "./cards_attention.js";
 import { mayAttend, rowOf, sum } from "./cell.js";
 import { allNumbered, beginning, label, numbered } from "./pieces.js";
 
@@ -46,6 +46,20 @@ const restOf = (shares) => Math.max(0, 1 - sum(shares));
 
 /** @type {Record<string, CardMaker>} */
 export const WRITING_CARDS = {
+  "feed-forward": {
+    async show(lesson) {
+      const steps = await lesson.own();
+      const inside = steps["ffn.inside"];
+      const operands = inside.operands.map((id) => steps[id]);
+      const row = lesson.rowOf(inside);
+      const name = inside.settings.function;
+      const [count, width] = [rowOf(inside, row).filter((value) => value > 0).length, inside.numbers.columns];
+      const numbers = { token: tokenOf(inside, row), count, d_ff: width, function: name, chance: width / 2 };
+      const titles = operands.length > 1 ? ["x W𝗀", "x W₁"] : [operands[0].bias ? "x W₁ + b₁" : "x W₁"];
+      const result = operands.length > 1 ? `${name}(x W𝗀) ⊙ x W₁` : `${name}(${titles[0]})`;
+      return { right: [count < width / 2 ? 0 : 1], numbers, given: { drawings: operands.map((one, at) => drawingOf(titles[at], one)) }, drawings: [drawingOf(result, inside)], rows: inside.rows, row };
+    },
+  },
   memory: {
     fits: bothStacks,
     async show(lesson) {

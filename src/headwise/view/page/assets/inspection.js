@@ -1,7 +1,7 @@
 // @ts-check
 // One translation seen from inside: its pieces and words, and the attention weights of every layer and head.
 
-import { laterBy } from "./aligning.js";
+import { laterBy, usualLayer } from "./aligning.js";
 import { kind } from "./pieces.js";
 import { walkedThrough } from "./steps.js";
 import { t } from "./texts.js";
@@ -152,7 +152,7 @@ export class Inspection {
 
   /**
    * The row that links are read from: what is known of a head, else the one in which it agrees better with the mean of
-   * the last layer but one, or of the last that was recorded (`alignment_row` in Python).
+   * the usual layer, or of the last that was recorded (`alignment_row` in Python).
    * @param {Weights} weights of the cross-attention
    * @param {{layer: number | null, head: number | null}} chosen whose weights they are
    * @returns {string}
@@ -160,8 +160,8 @@ export class Inspection {
   alignmentRow(weights, { layer, head }) {
     const { aligns } = this.data;
     if (aligns.row && aligns.layer === layer && aligns.head === head) return aligns.row;
-    const [recorded, lastButOne] = [this.layers("cross"), Math.max(0, this.attention.cross.length - 2)];
-    const usual = this.weights("cross", recorded.includes(lastButOne) ? lastButOne : (recorded.at(-1) ?? null), null);
+    const [recorded, likely] = [this.layers("cross"), usualLayer(this.attention.cross.length)];
+    const usual = this.weights("cross", recorded.includes(likely) ? likely : (recorded.at(-1) ?? null), null);
     const columns = this.words("src").flatMap(({ text, start, stop }) => (kind(text) === "mark" ? [] : Array.from({ length: stop - start }, (_, at) => start + at)));
     return ROWS[laterBy(weights, usual, columns)];
   }
