@@ -33,7 +33,7 @@
 # sentence-model  train and pack the English-German sentence model of a release, within an hour on two cores; gets its data
 #         from manythings.org (Tatoeba, CC BY 2.0 FR) or from DATA=deu-eng.zip
 # course-models  the page of the course with three small models (dates, English-German sentences, characters of a text; 8 MB)
-#         in about an hour of one core, from DATA as above and TEXT=FILE, plain text such as the plays of Shakespeare
+#         in three quarters of an hour of one core, from DATA as above and TEXT=FILE, plain text such as the plays of Shakespeare
 # peers   only set up .venv-peers, the environment of the benchmarks
 # clean   remove .venv, .venv-peers and everything built
 #

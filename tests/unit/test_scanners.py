@@ -366,7 +366,7 @@ PACKAGES = (
 )
 AT_THE_BEGINNING = (  # which are only tried where a text begins
     "text.files.split.COUNT_PATTERN", "text.files.split.SHARE_PATTERN", "pytorch.data.corruption.FULL_STOP",
-    "documents.formats.po.STRING",
+    "documents.formats.po.STRING", "documents.formats.word.UNSEEN",
     "text.files.file_checks.LANGUAGE_CODE", "text.files.file_checks.MARKUP", "text.files.links.LINK",
     "documents.formats.markdown_dialects.ALONE", "documents.formats.rst.FIELD",
     "documents.formats.rst.DIRECTIVE_OPTION",
