@@ -138,7 +138,7 @@ SAMPLES = {
     "a.properties": (PROPERTIES, ["Open", "Close the file", "two words!", "C:\\dir # no comment", "it's {0} of '{x}'"]),
     "a.srt": (
         SUBTITLES,
-        ["<i>A dog runs and a cat sleeps.</i>", "- Who is it?", "- {\\an8}It is 5.", "still the same cue"],
+        ["<i>A dog runs and a cat sleeps.</i>", "Who is it?", "{\\an8}It is 5.", "still the same cue"],
     ),
     "a.vtt": (VTT, ["<v Ann Lee>Fish & <00:01.500>chips are good"]),
     "a.txt": (TEXT, ["A dog. A cat!", "Last line"]),
@@ -248,7 +248,7 @@ def test_a_page_is_read_and_written_in_the_encoding_that_it_names() -> None:
 def test_a_cue_gets_as_many_lines_as_it_had() -> None:
     found = changed("a.srt", SUBTITLES, lambda unit: ("Ein Hund rennt und eine Katze schl\u00e4ft dabei",))
     assert "00:00:02,500\nEin Hund rennt und eine\nKatze schl\u00e4ft dabei\n\n2\n" in found
-    assert "X1:1 X2:2\nEin Hund rennt und eine Katze schl\u00e4ft dabei\nEin Hund" in found
+    assert "X1:1 X2:2\n- Ein Hund rennt und eine Katze schl\u00e4ft dabei\n- Ein Hund" in found
     found = changed("a.srt", SUBTITLES, lambda unit: ("一只狗在跑。一只猫在Python里睡。",))
     assert "00:00:02,500\n一只狗在跑。一只猫\n在Python里睡。\n\n2\n" in found
     assert changed("a.vtt", VTT, lambda unit: ("a <b> & c",)).count("a &lt;b&gt;\n&amp; c") == 1
@@ -276,6 +276,27 @@ def test_a_cue_ends_where_the_next_one_starts(name: str, text: str, texts: list[
         line.upper() if line in texts or line in ("A dog", "runs") else line
         for line in text.replace("\r\n", "\n").split("\n")
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "texts", "written"),
+    [
+        ("- I am here.\n- Where are\nyou?", ["I am here.", "Where are you?"], "- I AM HERE.\n- WHERE\nARE YOU?"),
+        ("\u2013 Tom is sick.", ["Tom is sick."], "\u2013 TOM IS SICK."),
+        ("\u2014Tom!\n--  Hi", ["Tom!", "Hi"], "\u2014TOM!\n--  HI"),
+        ("<i>- Come.</i>", ["Come.</i>"], "<i>- COME.</i>"),
+        ("{\\an8}- Come.\n<i>-</i> No", ["Come.", "No"], "{\\an8}- COME.\n<i>-</i> NO"),
+        ("- <i>Come</i> in", ["<i>Come</i> in"], "- <i>COME</i> IN"),
+        ("a - b", ["a - b"], "A - B"),
+        ("A dog\n---", ["A dog"], "A DOG\n---"),
+    ],
+)
+@pytest.mark.parametrize("start", ["1\n", "WEBVTT\n\n"])
+def test_the_dash_of_a_speaker_stays_outside_the_text(start: str, lines: str, texts: list[str], written: str) -> None:
+    name = "a.vtt" if start.startswith("WEBVTT") else "a.srt"
+    text = f"{start}{T1}\n{lines}\n"
+    assert [plain(unit.source) for unit in open_units(name, text)] == texts
+    assert changed(name, text, shouted) == f"{start}{T1}\n{written}\n"
 
 
 def test_lines_of_a_cue_in_japanese_are_one_text_without_a_blank() -> None:

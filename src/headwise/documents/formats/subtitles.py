@@ -1,9 +1,9 @@
 """Subtitles: SubRip (.srt) and WebVTT (.vtt, https://www.w3.org/TR/webvtt1/).
 
-The lines of a cue are one unit, except that a line with a dash starts another speaker's. A translation gets as many
-lines, of similar lengths. A cue ends at an empty line or where the next one starts. Numbers, times, settings, styles
-and tags stay, as do notes, which are counted. Deviation: a sentence over two cues is translated as two, because its
-words must keep their times.
+The lines of a cue are one unit, except that a line with a dash starts another speaker's. This dash, with the tags
+before it, is no part of the unit. A translation gets as many lines, of similar lengths. A cue ends at an empty line or
+where the next one starts. Numbers, times, settings, styles and tags stay, as do notes, which are counted. Deviation: a
+sentence over two cues is translated as two, because its words must keep their times.
 """
 
 import re
@@ -25,7 +25,8 @@ WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<]|<)+")
 CLOSING = "\u3001\u3002\u300d\u300f\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # Chinese and Japanese punctuation
 SMALL = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー"  # Japanese kana that cannot start a line
 INSIDE = re.compile(f"(?<=[{HAN}{KANA}{CLOSING}])(?=[{HAN}{KANA}])(?![{SMALL}])")  # between characters of words
-SPEAKER_DASHES = ("-", "\u2013", "\u2014")
+SPEAKER_DASHES = tuple("-\u2010\u2011\u2012\u2013\u2014\u2015")
+SPEAKER = re.compile(rf"(?:\s|{TAG.pattern})*[{''.join(SPEAKER_DASHES)}]++(?:</[^<>]*>)*\s*(?=\S)")
 NOT_A_CUE = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s|$)")
 LineSpans = list[tuple[int, int]]  # start and end of each line
 
@@ -87,9 +88,12 @@ def _speakers(text: str, lines: LineSpans) -> Iterator[LineSpans]:
     """Groups of lines that are one unit."""
     group: LineSpans = []
     for start, end in lines:
-        if group and TAG.sub("", text[start:end]).lstrip().startswith(SPEAKER_DASHES):
-            yield group
+        if TAG.sub("", text[start:end]).lstrip().startswith(SPEAKER_DASHES):
+            if group:
+                yield group
             group = []
+            dash = SPEAKER.match(text, start, end)
+            start = dash.end() if dash else start
         group.append((start, end))
     if group:
         yield group
