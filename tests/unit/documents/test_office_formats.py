@@ -288,6 +288,21 @@ def test_runs_of_a_slide_have_no_line_breaks() -> None:
     )
 
 
+def test_a_superscript_of_a_slide_or_a_cell_is_one_code() -> None:
+    made: Any = pptx.Presentation()
+    paragraph = made.slides.add_slide(made.slide_layouts[5]).shapes.title.text_frame.paragraphs[0]
+    for number, one in enumerate(["A dog", "2", " runs"]):
+        paragraph.add_run().text = one
+        paragraph.runs[number].font._element.set("baseline", "30000" if number == 1 else "0")
+    book = openpyxl.Workbook()
+    assert book.active is not None
+    book.active["A1"] = CellRichText("A dog", TextBlock(InlineFont(vertAlign="superscript"), "2"), " runs")
+    for name, data in (("a.pptx", in_memory(made.save)), ("a.xlsx", in_memory(book.save))):
+        document = parse_document(name, data)
+        assert sources(document)[:1] == ["A dog<x0/> runs"]
+        assert sources(parse_document(name, filled(document)))[:1] == ["A DOG<x0/> RUNS"]
+
+
 def test_a_rich_text_of_a_workbook_keeps_its_line_ends() -> None:
     made = openpyxl.Workbook()
     assert made.active is not None

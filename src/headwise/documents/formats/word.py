@@ -1,9 +1,10 @@
 """Word documents (.docx, ECMA-376): text, tables, text boxes, headers, footers, notes and comments.
 
 A paragraph is a unit. Its most frequent format has no code; other formats (bold, a link) are between two codes, and
-objects (an image, a tab, a field, a note number) are one code each. All other parts of the archive stay unchanged, as
-do the paragraph's properties, except for the writing direction (`word_direction.py`). Fields (a table of contents, page
-numbers; not links in one paragraph), tracked deletions and choices of content controls stay.
+objects (an image, a tab, a field, a note number, also one that is typed as a superscript) are one code each. All other
+parts of the archive stay unchanged, as do the paragraph's properties, except for the writing direction
+(`word_direction.py`). Fields (a table of contents, page numbers; not links in one paragraph), tracked deletions and
+choices of content controls stay.
 """
 
 import re
@@ -37,6 +38,9 @@ STAYS = {  # elements with text, of paragraphs and runs
 NOISE = ("proofErr", "lastRenderedPageBreak")
 INVISIBLE = re.compile(  # properties of a run without visible effect: elements in Word, attributes in PowerPoint
     r"<\w+:(?:lang|noProof|rtl)\b[^<>]*/>|\s(?:altLang|bmk|dirty|err|lang|noProof|smtClean|smtId)=(?:\"[^\"]*\"|'[^']*')"
+)
+RAISED = re.compile(  # a superscript or subscript: an element in Word and Excel, an attribute in PowerPoint
+    r"vertAlign\s[^<>]*val=[\"']su(?:per|b)script|\sbaseline=[\"']-?0*[1-9]"
 )
 NO_PROPERTIES = re.compile(r"<(?:\w+:)?rPr\s*(?:/>|>\s*</(?:\w+:)?rPr>)")
 TAB = re.compile(r"<\w+:p?tab\b[^<>]*/></\w+:r>")
@@ -104,18 +108,7 @@ class Paragraph:
 
     def _runs(self, setting: RunSetting, text: str) -> str:
         runs = self.dialect.marks.runs(setting.properties, self.prefix, CONTROLS.sub("", text))
-        return "".join(self._run(*run) for run in runs)
-
-    def _run(self, properties: str, text: str) -> str:
-        w = self.prefix
-        elements = {"\n": f"<{w}br/>", HYPHEN: f"<{w}noBreakHyphen/>"} if self.dialect.has_breaks else {}
-        texts = re.split(f"([{''.join(elements)}])", text) if elements else [text]
-        found = [
-            elements.get(one) or f"<{w}t{self.dialect.text_attributes}>{escape(one, quote=False)}</{w}t>"
-            for one in texts
-            if one or len(texts) == 1
-        ]
-        return f"<{w}r>{properties}{''.join(found)}</{w}r>"
+        return "".join(self.dialect.run(*run, self.prefix) for run in runs)
 
 
 @runtime_checkable
@@ -139,6 +132,17 @@ class Dialect:
     nested: bool  # whether paragraphs may contain others, in text boxes
     has_breaks: bool  # whether runs may contain elements for line breaks and hyphens
     marks: DirectionMarks
+
+    def run(self, properties: str, text: str, w: str) -> str:
+        """A run with this text; `w` is the prefix of its namespace."""
+        elements = {"\n": f"<{w}br/>", HYPHEN: f"<{w}noBreakHyphen/>"} if self.has_breaks else {}
+        texts = re.split(f"([{''.join(elements)}])", text) if elements else [text]
+        found = [
+            elements.get(one) or f"<{w}t{self.text_attributes}>{escape(one, quote=False)}</{w}t>"
+            for one in texts
+            if one or len(texts) == 1
+        ]
+        return f"<{w}r>{properties}{''.join(found)}</{w}r>"
 
 
 WORD = Dialect(' xml:space="preserve"', nested=True, has_breaks=True, marks=WordDirection())
@@ -250,6 +254,7 @@ def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> 
         if n not in links or n in links[n].content
         for piece in _pieces(part, child, n, prefix, fields, links[n].setting if n in links else None)
     ]
+    pieces = _with_marks(pieces, prefix, fields.dialect)
     shown = _text_span(pieces)
     if shown and (open_before or fields.depth > 0):
         text = "".join(piece.text for piece in pieces)
@@ -265,6 +270,23 @@ def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> 
     lead = _lead(part, element, start, prefix, fields.dialect.marks)
     start = element.inner if lead else start
     return Paragraph(start, end, source, settings, objects, prefix, fields.dialect, lead)
+
+
+def _with_marks(pieces: Sequence[RunPiece], prefix: str, dialect: Dialect) -> list[RunPiece]:
+    """Pieces in which superscripts and subscripts without letters are objects, except inside a word (H2O)."""
+    found, letters = list[RunPiece](), ["", *("" if piece.raw else piece.text for piece in pieces), ""]
+    for is_raised, several in groupby(
+        enumerate(pieces), lambda one: RAISED.search(one[1].setting.properties) is not None
+    ):
+        run = list(several)
+        (first, _), (last, _) = run[0], run[-1]
+        text = "".join(piece.text for _, piece in run)
+        in_word = letters[first][-1:].isalpha() and letters[last + 2][:1].isalpha()
+        is_mark = is_raised and bool(text.strip()) and not any(map(str.isalpha, text)) and not in_word
+        for _, piece in run:
+            raw = dialect.run(piece.setting.properties, piece.text, prefix) if is_mark and piece.text else piece.raw
+            found.append(piece._replace(text="" if is_mark else piece.text, raw=raw))
+    return found
 
 
 def _text_span(pieces: Sequence[RunPiece]) -> tuple[int, int] | None:
