@@ -12,7 +12,7 @@ from headwise.documents.formats.html_page import parse_html
 from headwise.documents.formats.html_pieces import page_pieces
 from headwise.documents.passages import Characters, Passages
 from headwise.documents.reading import parse_document
-from headwise.documents.unit import Code, UnitState, plain
+from headwise.documents.unit import Code, UnitState, codes_of, plain
 
 
 def read(page: str, language: str = "", name: str = "a.html") -> Passages:
@@ -75,6 +75,29 @@ def test_what_is_a_text(page: str, expected: list[str]) -> None:
     found = texts(page)
     assert [re.sub(r"<svg>.*", "<svg>", text) for text in found] == expected
     assert read(page).filled({}).decode() == page
+
+
+@pytest.mark.parametrize(
+    "page,codes",
+    [
+        ("The dog<sup>1</sup> runs", ["<sup>1</sup>"]),
+        (
+            "The <b>dog</b><sup><a href=#n title=note>[2]</a></sup>, too",
+            ["<b>", "</b>", "<sup><a href=#n title=note>[2]</a></sup>"],
+        ),
+        ("CO<sub>2</sub> is a gas", ["<sub>2</sub>"]),
+        ("H<sub>2</sub>O is water", ["<sub>", "</sub>"]),
+        ("The 4<sup>th</sup> dog", ["<sup>", "</sup>"]),
+        ("<sup>*</sup> A dog", ["<sup>*</sup>"]),
+        ("A <sup>1 dog", ["<sup>"]),
+    ],
+)
+def test_a_superscript_or_subscript_without_letters_is_one_code(page: str, codes: list[str]) -> None:
+    document = read(f"<p>{page}</p>")
+    assert [code.text for code in codes_of(document.units[0].source)] == codes
+    assert (
+        document.filled({0: ("Text", *codes_of(document.units[0].source))}) == f"<p>Text{''.join(codes)}</p>".encode()
+    )
 
 
 def test_attributes_that_are_texts() -> None:

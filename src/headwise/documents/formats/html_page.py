@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
+from itertools import accumulate
 
 from headwise.documents.formats.html_pieces import Offsets, PagePiece, element_end, is_xhtml, page_pieces
 from headwise.documents.markup.direction import direction_of
@@ -160,7 +161,7 @@ def _language_edits(text: str, root: PagePiece, language: str) -> Iterator[TextP
 
 def _run_passages(text: str, run: Sequence[PagePiece], nbsp: str) -> Iterator[TextPassage]:
     """The text of a block, without the tags and blanks around it."""
-    run = _trimmed(text, run)
+    run = _with_marks(text, _trimmed(text, run))
     if not any(_has_letters(text, piece) for piece in run):
         return
     start, end = run[0].start, run[-1].end
@@ -183,7 +184,12 @@ def _text_parts(raw: str) -> list[str | Code]:
 
 
 def _has_letters(text: str, piece: PagePiece) -> bool:
-    return piece.kind == "text" and any(map(str.isalpha, unescape_html(text[piece.start : piece.end])))
+    return any(map(str.isalpha, _text(text, piece)))
+
+
+def _text(text: str, piece: PagePiece) -> str:
+    """The text of a piece; "" for a tag."""
+    return unescape_html(text[piece.start : piece.end]) if piece.kind == "text" else ""
 
 
 def _closed(run: Sequence[PagePiece]) -> dict[int, int]:
@@ -195,6 +201,21 @@ def _closed(run: Sequence[PagePiece]) -> dict[int, int]:
             waiting.setdefault(piece.name, []).append(number)
         elif piece.kind == "close" and waiting.get(piece.name):
             found[waiting[piece.name].pop()] = number
+    return found
+
+
+def _with_marks(text: str, run: Sequence[PagePiece]) -> list[PagePiece]:
+    """A run in which each superscript or subscript without letters is one piece, except inside a word (H2O)."""
+    closed, found, number = _closed(run), list[PagePiece](), 0
+    letters = [0, *accumulate(_has_letters(text, piece) for piece in run)]
+    while number < len(run):
+        piece, end = run[number], closed.get(number, 0)
+        if piece.name in ("sup", "sub") and end and letters[number] == letters[end]:
+            before, behind = (_text(text, one) for one in (run[max(0, number - 1)], run[min(end + 1, len(run) - 1)]))
+            if not (before[-1:].isalpha() and behind[:1].isalpha()):
+                piece, number = PagePiece(piece.start, run[end].end, piece.name, "other"), end
+        found.append(piece)
+        number += 1
     return found
 
 
