@@ -41,6 +41,7 @@ def kinds(name: str, content: str) -> list[tuple[int, str]]:
 
 def test_every_format_counts_what_it_leaves_alone() -> None:
     assert kinds("a.po", CATALOGUE) == [(4, "obsolete entry")]
+    assert kinds("a.po", 'msgid "%"\nmsgstr ""\n\nmsgid "5"\nmsgstr "5"\n') == [(1, "text without letters")]
     assert kinds("a.tmx", MEMORY) == [(3, "unit without the source language"), (4, "empty unit")]
     assert kinds("a.xlf", EXCHANGE) == [(2, 'translate="no"'), (4, "unit without a source")]
     assert kinds("a.vtt", SUBTITLES) == [(3, "note")]

@@ -7,6 +7,7 @@ from io import BytesIO
 from typing import Any
 from xml.etree import ElementTree
 
+import docx
 import openpyxl
 import pptx
 import pytest
@@ -216,6 +217,22 @@ def test_a_lost_note_is_appended() -> None:
 def test_numbers_and_results_of_formulas_are_counted() -> None:
     kinds = count_kinds(parse_document("a.ods", spreadsheet()).skipped)
     assert kinds == {"number or date": 1, "result of a formula": 1}
+
+
+def test_paragraphs_without_letters_are_counted() -> None:
+    made: Any = opendocument.OpenDocumentText()
+    for one in ("12,345.50", "A dog", " "):
+        made.text.addElement(text.P(text=one))
+    word = docx.Document()
+    for one in ("12,345.50", "A dog", " ", ""):
+        word.add_paragraph(one)
+    for name, data in (
+        ("a.odt", in_memory(made.save)),
+        ("a.docx", in_memory(word.save)),
+        ("a.pptx", presentation()),
+    ):
+        found = [one.text for one in not_translated(parse_document(name, data)) if one.kind == "text without letters"]
+        assert found == (["12"] if name == "a.pptx" else ["12,345.50"])
 
 
 def test_the_text_of_a_slide_layout_is_counted_without_its_placeholders() -> None:

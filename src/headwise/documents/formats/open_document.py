@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from headwise.documents.formats.archive import ArchiveDocument, PartPassage, PartTexts, read_archive
 from headwise.documents.formats.open_document_direction import OpenDocumentDirection
 from headwise.documents.markup.markup import Element, Source, to_xml
-from headwise.documents.not_translated import beginning_of
-from headwise.documents.unit import Code, Parts, Skipped, plain
+from headwise.documents.not_translated import NO_LETTERS, beginning_of
+from headwise.documents.unit import Code, Parts, Skipped, plain, strings_only
 from headwise.errors import UserError
 
 PARTS = ("content.xml", "styles.xml")
@@ -72,6 +72,8 @@ def _collect(part: Source, element: Element, found: _Found, shape: Element | Non
             passage, inner = _paragraph(part, child, shape, found.marks), _Found(found.marks)
             _collect(part, child, inner, shape)
             found.passages += [passage] if passage else []
+            if not passage and (signs := strings_only(part.parts(child, _is_paired))).strip():
+                found.skipped.append(Skipped(NO_LETTERS, child.line, beginning_of(signs)))
             if passage and len(inner.passages) > MAX_INNER:
                 found.skipped.append(Skipped("texts inside a paragraph", child.line))
             else:

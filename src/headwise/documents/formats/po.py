@@ -19,8 +19,8 @@ from headwise.documents.formats.encodings import decode_file
 from headwise.documents.formats.plurals import plural_rule
 from headwise.documents.markup.inline_boundaries import inline_markdown, inline_rst
 from headwise.documents.markup.placeholder_grammars import GETTEXT_FLAGS
-from headwise.documents.not_translated import beginning_of
-from headwise.documents.unit import Parts, Skipped, Unit, UnitState, plain
+from headwise.documents.not_translated import NO_LETTERS, beginning_of
+from headwise.documents.unit import Parts, Skipped, Unit, UnitState, has_letters, plain
 from headwise.errors import UserError
 
 CHARSET = re.compile(rb'"Content-Type:[^"]*?charset=([\w.:-]+)', re.IGNORECASE)
@@ -368,7 +368,7 @@ def _grammar(flags: Sequence[str]) -> str:
 
 def _unit(entry: CatalogueEntry, source: str, target: str, markup: str) -> Unit:
     state = UnitState.FUZZY if target and entry.fuzzy else UnitState.TRANSLATED if target else UnitState.UNTRANSLATED
-    kept = "code block" if entry.is_code else ""
+    kept = "code block" if entry.is_code else "" if has_letters((source,)) else NO_LETTERS
     state = UnitState.KEPT if kept and not target else state
     sides = ((source,) if source else (), (target,) if target else ())
     return Unit(*sides, state, entry.start + 1, markup, kept=kept if state is UnitState.KEPT else "")

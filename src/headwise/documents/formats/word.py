@@ -19,7 +19,7 @@ from headwise.documents.formats.archive import ArchiveDocument, PartPassage, Par
 from headwise.documents.formats.word_direction import WordDirection, marks_in_styles, style_edits, table_edits
 from headwise.documents.markup.direction import direction_of
 from headwise.documents.markup.markup import CONTROLS, Element, Source
-from headwise.documents.not_translated import beginning_of
+from headwise.documents.not_translated import NO_LETTERS, beginning_of
 from headwise.documents.unit import Code, Document, Parts, Skipped, join_parts, plain
 from headwise.errors import UserError
 
@@ -259,6 +259,8 @@ def _paragraph(part: Source, element: Element, prefix: str, fields: _Fields) -> 
     if shown and (open_before or fields.depth > 0):
         text = "".join(piece.text for piece in pieces)
         fields.skipped.append(Skipped(STAYS["fld"], element.line, beginning_of(text)))
+    elif not shown and (text := "".join(piece.text for piece in pieces)).strip():
+        fields.skipped.append(Skipped(NO_LETTERS, element.line, beginning_of(text)))
     if not shown or open_before or fields.depth > 0:
         return None
     first, last = (pieces[n].child for n in shown)
