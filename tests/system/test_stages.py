@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -79,15 +80,19 @@ def test_a_model_trained_here_is_fine_tuned(model_path: Path, files: list[str], 
 def test_the_rate_of_fine_tuning_is_a_quarter_of_the_model_s_own(
     model_path: Path, files: list[str], cli: Any, tmp_path: Path
 ) -> None:
-    """Also if it is tuned again. The other settings are those of the recipe for fine-tuning."""
+    """Also if it is tuned again. The other settings are those of the recipe, and the search is that of the model."""
     settings = ["--set", "train.max_steps=1", "train.validate_bleu=0", "train.threads=1"]
     base = headwise.load(model_path, "cpu").config.train.learning_rate
-    for origin, out in ((model_path, tmp_path / "once"), (tmp_path / "once", tmp_path / "twice")):
+    model = shutil.copytree(model_path, tmp_path / "model")
+    search = {**json.loads((model / "generation_config.json").read_text()), "beam_size": 7, "length_penalty": 0.3}
+    (model / "generation_config.json").write_text(json.dumps(search))
+    for origin, out in ((model, tmp_path / "once"), (tmp_path / "once", tmp_path / "twice")):
         ran = cli("tune", origin, *files, *settings, "--out", out, "--device", "cpu")
         assert ran.code == 0, ran.err
         train = json.loads((out / "config.json").read_text())["train"]
         assert train["learning_rate"] == base / 4
         assert (train["warmup_steps"], train["clip_norm"], train["patience"]) == (100, 1.0, 5)
+        assert json.loads((out / "generation_config.json").read_text()) == search
     ran = cli(
         "tune", model_path, *files, *settings, "train.learning_rate=0.5", "--out", tmp_path / "set", "--device", "cpu"
     )

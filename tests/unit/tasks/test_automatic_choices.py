@@ -84,6 +84,16 @@ def test_a_run_from_an_initial_model_chooses_again() -> None:
     assert (own.train.batching, own.train.precision, own.train.max_steps) == ("auto", "auto", 7)
 
 
+def test_tuning_keeps_the_search_settings_of_the_model() -> None:
+    """A user may have stored them; only settings that are given now change them."""
+    stored = ["decode.beam_size=7", "decode.length_penalty=0.3", "decode.max_length_extra=9", "decode.compute=int8"]
+    start = apply_settings(RunConfig(), stored)
+    tune = replace(REQUEST, recipe="tune", init="model")
+    assert merged_config(tune, start).decode == start.decode
+    changed = merged_config(replace(tune, settings=["decode.beam_size=2"]), start)
+    assert changed.decode == replace(start.decode, beam_size=2)
+
+
 @needs_library
 def test_bf16_if_it_is_faster(units: bool) -> None:
     assert precision() == ("bf16" if units else "float32")

@@ -106,13 +106,14 @@ def _family_of(init: str) -> str:
 def merged_config(request: TrainRequest, start: RunConfig) -> RunConfig:
     """The configuration of the initial model, changed by recipe and settings.
 
-    Shape and tokenizer are fixed, dropout is not. Without a recipe the other settings are the model's, too.
+    Shape and tokenizer are fixed, dropout is not. Search settings are the model's, unless the recipe or the user sets
+    them. Without a recipe the other settings are the model's, too.
 
     Raises:
         UserError: a setting, or [model] of the recipe, needs another shape or tokenizer.
     """
     given = {name: getattr(start.data, name) for name in TOKENIZER_SETTINGS if hasattr(start.data, name)}
-    base = RunConfig(model=start.model, data=type(start.data)(**given))
+    base = RunConfig(model=start.model, data=type(start.data)(**given), decode=start.decode)
     _check_recipe(request, start)
     auto = replace(start.train, batching="auto", precision="auto")  # the values were chosen for another machine
     own = replace(start, train=auto)
