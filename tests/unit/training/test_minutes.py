@@ -11,8 +11,9 @@ from unit.training.test_trainer import TRAIN, Run
 
 from headwise.config.training import TrainConfig
 from headwise.core.optimizer import learning_rate
+from headwise.core.train import Progress
 from headwise.errors import UserError
-from headwise.pytorch.tasks.run import TrainRequest, run_config
+from headwise.pytorch.tasks.run import TrainRequest, _final_message, run_config
 from headwise.pytorch.training import trainer
 from headwise.pytorch.training.minutes import TimePlan, planned_steps
 from headwise.pytorch.training.parallel import ParallelTrainer
@@ -121,6 +122,27 @@ def test_the_trainer_keeps_to_the_minutes(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(run.validated) >= 3
     assert last["seconds_left"] < 10
     assert run.trainer.config.train.max_steps == 4  # as it was set; the plan is that of the loop
+
+
+@pytest.mark.parametrize(
+    ("reason", "minutes", "because"),
+    [
+        ("finished", 0.0, "all steps are done"),
+        ("finished", 1.0, "the time of 1 minute is over"),
+        ("finished", 1.5, "the time of 1.5 minutes is over"),
+        ("patience", 1.0, "the validation stopped improving"),
+    ],
+)
+def test_the_last_line_says_why_the_run_ended(reason: str, minutes: float, because: str) -> None:
+    for best in (None, 1.0):
+        assert f"finished after step 7 ({because})" in _final_message(
+            reason, Progress(step=7, best=best), Path("out"), minutes
+        )
+
+
+def test_the_plan_has_singular_and_plural() -> None:
+    plan = TimePlan(replace(LINEAR, minutes=1.0), 0, 0.0, update=0.5)
+    assert plan.described(replace(LINEAR, max_steps=120)) == "120 updates fit into 1 minute, at 0.5 seconds each"
 
 
 def test_a_stopped_run_is_resumed_for_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

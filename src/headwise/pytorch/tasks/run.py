@@ -30,6 +30,7 @@ from headwise.runtime.checkpoint.layout import is_family
 from headwise.runtime.checkpoint.model_card import compare_baseline, model_card
 from headwise.runtime.checkpoint.trained import CONFIG, read_run, read_settings
 from headwise.serve.languages import language_pair_in
+from headwise.text.files.sources import count_of
 from headwise.text.files.split import parse_validation_size
 from headwise.version import __version__
 
@@ -74,7 +75,8 @@ def run_job(trainer: Trainer, request: TrainRequest, job: Job, about: Mapping[st
             trainer.progress.validations_since_best = 0  # patience counts from here on
         notify(request, f"resuming after step {step}" if restored else "no checkpoint yet: starting from step 0")
     reason = trainer.run(request.started)
-    notify(request, _final_message(reason, trainer.progress, trainer.folder) + _compared(job, about, trainer.progress))
+    final = _final_message(reason, trainer.progress, trainer.folder, job.config.train.minutes)
+    notify(request, final + _compared(job, about, trainer.progress))
     report = fine_tuning_of(job.config.model.task).report if request.init else None
     if report and request.show and not reason.startswith("SIG"):
         report(request, job)
@@ -193,12 +195,13 @@ def _recipe(request: TrainRequest, task: str) -> str:
     return recipe_name(request.init, task)
 
 
-def _final_message(reason: str, progress: Progress, folder: Path) -> str:
+def _final_message(reason: str, progress: Progress, folder: Path, minutes: float) -> str:
     step = progress.step
     if reason.startswith("SIG"):
         resume = f"stopped after step {step}; add --resume to the same command to resume"
         return f"{resume}\nso far, {_kept(progress, folder)}"
-    because = "the validation stopped improving" if reason == "patience" else "all steps are done"
+    because = f"the time of {count_of(minutes, 'minute')} is over" if minutes else "all steps are done"
+    because = "the validation stopped improving" if reason == "patience" else because
     if progress.best is None:
         advice = "lower train.learning_rate, raise train.warmup_steps or train longer"
         figures = _shown(progress.kept_figures)

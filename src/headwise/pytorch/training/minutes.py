@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from headwise.config.training import TrainConfig
+from headwise.text.files.sources import count_of
 
 FIRST = 30.0, 0.05  # the first plan is made after these seconds, or after this share of a shorter run
 EVERY = 0.01  # of the minutes, between two plans
@@ -98,7 +99,8 @@ class TimePlan:
 
     def described(self, now: TrainConfig) -> str:
         """One line for the terminal about the first plan."""
-        text = f"{now.max_steps:,} updates fit into {self.train.minutes:g} minutes, at {self.update:.3g} seconds each"
+        time = count_of(self.train.minutes, "minute")
+        text = f"{count_of(now.max_steps, 'update')} fit into {time}, at {self.update:.3g} seconds each"
         if not ends_at_zero(self.train):
             text += f"; train.schedule = {self.train.schedule} does not end at zero, linear and cosine do"
         return text

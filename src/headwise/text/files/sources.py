@@ -54,13 +54,13 @@ class CachedCopy(str):
         return copy
 
 
-def count_of(number: int, noun: str, plural: str = "") -> str:
+def count_of(number: int | float, noun: str, plural: str = "") -> str:
     """A number with its noun in messages.
 
-    >>> count_of(1, "unit"), count_of(2048, "unit"), count_of(0, "query", "queries")
-    ('1 unit', '2,048 units', '0 queries')
+    >>> count_of(1, "unit"), count_of(2048, "unit"), count_of(0, "query", "queries"), count_of(0.5, "minute")
+    ('1 unit', '2,048 units', '0 queries', '0.5 minutes')
     """
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number:,.15g} {noun if number == 1 else plural or noun + 's'}"
 
 
 def display_name(path: str) -> str:
