@@ -126,7 +126,9 @@ def test_warnings_come_before_training(cli: Any, folder: Path) -> None:
     ran = train(cli, folder, ["x.tsv"])
     assert ran.code == 0
     warnings = ran.err.splitlines()
-    assert warnings[0].startswith(f"--train {folder / 'x.tsv'}: line 1 (source TAB target) looks like a header")
+    assert warnings[0].startswith(
+        f"warning: --train {folder / 'x.tsv'}: line 1 (source TAB target) looks like a header"
+    )
     assert warnings[1].endswith("only two are read; line 2 loses 'c'")
 
 
@@ -204,7 +206,7 @@ def test_too_little_data_gives_warnings(cli: Any, folder: Path) -> None:
         "\nwarning: --valid has 22 pairs, too few to compare models (at least 200)",
         "\nwarning: a vocabulary of 3",
         ": add --set data.vocab_size=300\n",
-        "--valid: 22 of the first 22 pairs are also in --train, so validation scores will be too high",
+        "warning: --valid has pairs of --train (22 of the first 22 pairs), so validation scores will be too high",
     ):
         assert part in log
 

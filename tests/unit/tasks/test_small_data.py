@@ -51,7 +51,8 @@ def test_validation_pairs(pairs: int, warns: bool) -> None:
     found = list(few_validation_pairs(pairs))
     assert len(found) == warns
     assert all(
-        f"--valid has {count_of(pairs, 'pair')}, too few" in line and "--valid 500pairs" in line for line in found
+        f"--valid has {count_of(pairs, 'pair')}, too few" in line and "--valid 10% of 2,000 pairs or more" in line
+        for line in found
     )
 
 

@@ -99,8 +99,18 @@ def test_leakage_warning(tmp_path: Path) -> None:
     few = tsv(tmp_path, "few.tsv", [PAIRS[0], *others])  # as translation memories have
     assert list(leakage_warnings([train], [few])) == []
     (warning,) = leakage_warnings([train], [tsv(tmp_path, "many.tsv", [*PAIRS, *others])])
-    assert warning.startswith(f"--valid: {len(PAIRS)} of the first {2 * len(PAIRS)} pairs are also in --train")
-    assert warning.endswith("hold out pairs instead, for example --valid 500pairs")
+    assert warning.startswith(f"--valid has pairs of --train ({len(PAIRS)} of the first {2 * len(PAIRS)} pairs), so")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "known", "size"),
+    [(1, "1 pair", "10%"), (999, "999 pairs", "10%"), (1200, "1,000 pairs", "500pairs")],
+)
+def test_the_advised_size_is_less_than_the_corpus(tmp_path: Path, pairs: int, known: str, size: str) -> None:
+    corpus = tsv(tmp_path, "train.tsv", [(f"a {i}", f"b {i}") for i in range(pairs)])
+    (warning,) = leakage_warnings([corpus], [corpus])
+    assert f" of the first {known})" in warning
+    assert warning.endswith(f"hold out pairs instead, for example --valid {size}")
 
 
 def test_swapped_validation_files_warning(tmp_path: Path) -> None:

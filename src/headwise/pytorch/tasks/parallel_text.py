@@ -59,7 +59,7 @@ def read_files(request: TrainRequest) -> tuple[Training, Training, Sequence[Corp
     parts = hold_out(request, first, added=added)
     files, valid = spool([*first, *added]), [] if parts else spool(parse_pairs("--valid", request.valid))
     for warning in (*file_warnings(files, valid), *leakage_warnings(files, valid)):
-        notify(request, warning)
+        notify(request, f"warning: {warning}")
     return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out_entry(parts)
 
 
@@ -176,8 +176,8 @@ def few_validation_pairs(pairs: int) -> Iterator[str]:
     if pairs < VALIDATION_PAIRS:
         yield (
             f"warning: --valid has {count_of(pairs, 'pair')}, too few to compare models (at least "
-            f"{VALIDATION_PAIRS}): its loss and BLEU may be off by several points; hold out more, for "
-            "example --valid 500pairs"
+            f"{VALIDATION_PAIRS}): its loss and BLEU may be off by several points; hold out more (--valid 10% of "
+            f"{10 * VALIDATION_PAIRS:,} pairs or more), or collect more pairs"
         )
 
 

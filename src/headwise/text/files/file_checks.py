@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headwise.errors import UserError
 from headwise.text.files.corpus import Corpus, pair_reader, parse_corpora, read_head, read_lines, read_pairs, read_tsv
-from headwise.text.files.sources import HF_PREFIX, STANDARD_INPUT, STREAM_PREFIX, Pair, display_name
+from headwise.text.files.sources import HF_PREFIX, STANDARD_INPUT, STREAM_PREFIX, Pair, count_of, display_name
 
 PAIRS = 1000  # checked pairs of each corpus
 HEAD = 1 << 16  # checked bytes of each file
@@ -117,9 +117,10 @@ def leakage_warnings(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterat
     known = {*train_pairs}
     leaked = sum(pair in known for pair in valid_pairs)
     if leaked > LEAK_SHARE * len(valid_pairs):
+        size = "500pairs" if len(train_pairs) >= PAIRS else "10%"
         yield (
-            f"--valid: {leaked:,} of the first {len(valid_pairs):,} pairs are also in --train, so validation "
-            "scores will be too high; hold out pairs instead, for example --valid 500pairs"
+            f"--valid has pairs of --train ({leaked:,} of the first {count_of(len(valid_pairs), 'pair')}), so "
+            f"validation scores will be too high; hold out pairs instead, for example --valid {size}"
         )
 
 
