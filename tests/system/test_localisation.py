@@ -179,8 +179,15 @@ def test_stored_translations_are_used_and_similar_ones_reported(cli: Cli, model_
 def test_a_memory_without_a_pair_is_refused_before_anything_is_written(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.po").write_text(catalogue([("open", "")]))
     ran = cli("train", "--recipe", "tiny", "--train", tmp_path / "a.po", "--valid", "5%", "--out", tmp_path / "m")
-    assert "has no translated pairs to train on (1 unit: 0 pairs" in ran.complaint
+    assert "has no translated pairs (1 unit: 0 pairs" in ran.complaint
     assert not (tmp_path / "m").exists()
+
+
+def test_an_empty_folder_is_called_a_folder(cli: Cli, model_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for command in (["check-corpus", tmp_path / "empty"], ["evaluate", model_path, "--source", tmp_path / "empty"]):
+        said = cli(*command).complaint
+        assert f"{tmp_path / 'empty'}: is a folder without a file of " in said and "to train on" not in said
 
 
 def test_check_corpus_checks_translation_memories(cli: Cli, tmp_path: Path) -> None:

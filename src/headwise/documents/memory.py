@@ -104,8 +104,10 @@ def memories_as_tsv(paths: Sequence[str], languages: Sequence[str] = ("", "")) -
     if not pairs:
         if files and not memories:
             return list(paths), report
-        what = report if report.units else "no file of " + ", ".join(MEMORIES)
-        raise UserError(f"{' '.join(paths)}: has no translated pairs to train on ({what})")
+        if not files:
+            what = f"is a folder without a file of {', '.join(MEMORIES)}"
+            raise UserError(f"{' '.join(paths)}: {what}; name a file of pairs")
+        raise UserError(f"{' '.join(paths)}: has no translated pairs ({report})")
     text = "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
     with cache(None) as folder:
         made = folder / f"memory-{short_hash(pairs)[:16]}.tsv"
