@@ -242,6 +242,9 @@ def test_no_network(released: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     for address in ("http://127.0.0.1:1", "nonsense"):
         monkeypatch.setenv("HEADWISE_DOWNLOADS", address)
         assert "HEADWISE_DOWNLOADS" in complaint(capsys, "download", "en-de")
+        monkeypatch.setenv("ARGOS_PACKAGE_INDEX", address)
+        said = complaint(capsys, "download", "argos:en-de")
+        assert "set ARGOS_PACKAGE_INDEX to " in said and said.endswith(" import FILE.argosmodel OUT\n")
     assert [*released.iterdir()] == []
 
 

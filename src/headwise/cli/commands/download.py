@@ -84,7 +84,7 @@ def _release(name: str, folder: Path) -> None:
     def fetch(draft: Path) -> None:
         archive = draft.with_name(one.file)
         address = f"{(os.environ.get(variable) or usual).rstrip('/')}/{one.file}"
-        download(address, archive, one.size, one.sha256, variable)
+        download(address, archive, one.size, one.sha256, f"set {variable} to the address of a mirror")
         unpack_model(archive, draft.with_name("unpacked")).rename(draft)
 
     write_atomically(folder, fetch)
@@ -97,14 +97,16 @@ def _argos_package(name: str, folder: Path) -> None:
         from headwise.pytorch.checkpoint.imported import write_foreign
 
     variable, usual = ARGOS_INDEX
+    otherwise = f"set {variable} to the address of a mirror; a package that you copied by hand can be imported: "
+    otherwise += f"{headwise_command()} import FILE.argosmodel OUT"
 
     def fetch(draft: Path) -> None:
         index = f"{(os.environ.get(variable) or usual).rstrip('/')}/index.json"
         listed = draft.with_name("index.json")
-        download(index, listed, mirror=variable)
+        download(index, listed, otherwise=otherwise)
         address = _newest(index, listed.read_bytes(), name.removeprefix(ARGOS))
         package = draft.with_name("package.argosmodel")
-        download(address, package, mirror=variable)
+        download(address, package, otherwise=otherwise)
         with open_argos(package) as model:
             write_foreign(draft, model)
 

@@ -21,20 +21,20 @@ TIMEOUT = 30  # seconds without an answer
 CHUNK = 1 << 16  # bytes
 
 
-def download(address: str, file: Path, size: int = 0, digest: str = "", mirror: str = "") -> None:
+def download(address: str, file: Path, size: int = 0, digest: str = "", otherwise: str = "") -> None:
     """Download a file in one attempt, with a progress bar on a terminal.
 
     Args:
         size: bytes, after which the download ends; 0: as many as the server sends.
         digest: the SHA-256 digest that it must have, in hexadecimal; "": not checked.
-        mirror: variable of the environment that names another server, for the message.
+        otherwise: what helps if the server does not answer, for the message.
 
     Raises:
         UserError: the server does not answer, the file is incomplete, or it is another one; `WriteError` if it cannot
             be written. Delete `file` then.
     """
     found, received = sha256(), 0
-    with writing(file), file.open("wb") as target, closing(_blocks(address, size, mirror)) as blocks:
+    with writing(file), file.open("wb") as target, closing(_blocks(address, size, otherwise)) as blocks:
         for block in blocks:
             target.write(block)
             found.update(block)
@@ -48,9 +48,9 @@ def download(address: str, file: Path, size: int = 0, digest: str = "", mirror: 
         )
 
 
-def _blocks(address: str, size: int, mirror: str) -> Generator[bytes, None, None]:
+def _blocks(address: str, size: int, otherwise: str) -> Generator[bytes, None, None]:
     """The bytes of a file on a server."""
-    fix = f"check the network{f', or set {mirror} to the address of a mirror' if mirror else ''}"
+    fix = f"check the network{otherwise and f', or {otherwise}'}"
     try:
         request = Request(address, headers={"User-Agent": f"headwise/{__version__}"})
         with urlopen(request, timeout=TIMEOUT) as response:
