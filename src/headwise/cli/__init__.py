@@ -51,7 +51,7 @@ class Command(NamedTuple):
 # In the order of the help.
 COMMANDS = {
     "start": (
-        Command("demo", "train on dates in five languages and show the result"),
+        Command("demo", "train to translate dates into four languages"),
         Command("download", "list models that are ready to use, or download one"),
         Command("info", "show what a model is and how it was trained"),
         Command("completion", "print a script that lets a shell complete commands"),
