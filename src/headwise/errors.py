@@ -61,6 +61,19 @@ def unwritable(path: str | Path, error: Exception) -> WriteError:
     return WriteError(f"{path}: cannot be written ({reason}); {fix}")
 
 
+def most_similar(name: str, names: Iterable[str]) -> str:
+    """The name to suggest for a mistyped one, ignoring case; "" if none resembles it.
+
+    >>> most_similar("TINNY", ["base", "tiny"]), most_similar("nomodel", ["a2"])
+    ('tiny', '')
+    """
+    from difflib import get_close_matches  # slow to import, and needed only here
+
+    in_lower_case = {one.lower(): one for one in names}
+    near = get_close_matches(name.lower(), in_lower_case, n=1, cutoff=0.6)
+    return in_lower_case[near[0]] if near else ""
+
+
 def unknown(kind: str, name: str, valid: Iterable[str]) -> UserError:
     """The error for an unknown name, with the closest valid one.
 
@@ -69,10 +82,7 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> UserError:
     >>> str(unknown("metric", "bleu", ["BLEU", "TER"]))
     "unknown metric 'bleu'; did you mean 'BLEU'? (valid: BLEU, TER)"
     """
-    from difflib import get_close_matches  # slow to import, and needed only here
-
     names = sorted(valid)
-    in_lower_case = {one.lower(): one for one in names}
-    near = get_close_matches(name.lower(), in_lower_case, n=1, cutoff=0.5)
-    hint = f"; did you mean '{in_lower_case[near[0]]}'?" if near else ""
+    near = most_similar(name, names)
+    hint = f"; did you mean '{near}'?" if near else ""
     return UserError(f"unknown {kind} '{name}'{hint} (valid: {', '.join(names)})")

@@ -24,7 +24,7 @@ from headwise.cli.help import RED, RESET, has_colours
 from headwise.cli.parser import Needs, Parser
 from headwise.cli.rules import in_flags, refuse_meaningless, refuse_overwriting, typed_flags
 from headwise.device import keep_to_quota
-from headwise.errors import FULL, UserError, unknown, unwritable
+from headwise.errors import FULL, UserError, most_similar, unknown, unwritable
 from headwise.importing import named, torch_needed
 from headwise.version import __version__
 
@@ -215,11 +215,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if rest:
         import re  # for this error alone
         import shlex
-        from difflib import get_close_matches
 
         known = [option for action in parser._actions for option in action.option_strings]
-        near = get_close_matches(rest[0].split("=")[0], known, n=1, cutoff=0.6)
-        hint = f"; did you mean '{near[0]}'?" if near else f"; see `headwise {name} --help`"
+        near = most_similar(rest[0].split("=")[0], known)
+        hint = f"; did you mean '{near}'?" if near else f"; see `headwise {name} --help`"
         if "--set" in known and re.match(r"\w+\.\w+=", rest[0]):
             hint = f"; settings follow --set: --set {shlex.join(rest)}"
         raise UserError(f"headwise {name}: unexpected argument '{rest[0]}'{hint}")

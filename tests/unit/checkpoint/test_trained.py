@@ -250,6 +250,11 @@ def test_without_one_near_the_message_says_what_is_wanted(tmp_path: Path) -> Non
     assert "give the folder that `headwise train --out` wrote" in message(tmp_path / "absent")
 
 
+@pytest.mark.parametrize("name", ["nomodel", "dir.txt"])
+def test_another_name_is_not_suggested(folder: Path, name: str) -> None:
+    assert "give the folder that `headwise train --out` wrote" in message(folder.parent / name)
+
+
 def test_loading_leaves_the_callers_random_state_alone(folder: Path) -> None:
     before = torch.get_rng_state()
     read_folder(folder, tasks=("translate",))

@@ -152,6 +152,8 @@ def test_missing_file_names_the_nearest(make):
 def test_a_folder_or_a_file_of_another_kind_is_not_the_nearest(tmp_path):
     (tmp_path / "xs.tsv").mkdir()
     (tmp_path / "xtsv").write_text("")
+    (tmp_path / "o.tsv").write_text("")
+    assert "no such file; look at: ls " in error_of(str(tmp_path / "nofile.tsv"))
     assert "no such file; look at: ls " in error_of(str(tmp_path / "x.tsv"))
 
 

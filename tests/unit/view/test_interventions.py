@@ -357,6 +357,7 @@ def test_pictures_and_kernels_inside_others() -> None:
     [
         ({"outputs": {"encoder.layer.0": 0.0}}, "unknown module 'encoder.layer.0'; did you mean 'encoder.layers.0'?"),
         ({"outputs": {"": 0.0}}, "unknown module ''"),
+        ({"outputs": {"zzz": 0.0}}, "unknown module 'zzz'; `dict("),
         ({"outputs": {"encoder.layers": 0.0}}, "module 'encoder.layers' is a list and has no output"),
         ({"scale": 1.0, "where": "decodr"}, "unknown module 'decodr'; did you mean 'decoder'?"),
         ({"scale": 1.0, "where": "head"}, "where = 'head': has no multi-head attention; 'encoder.layers.0.self"),

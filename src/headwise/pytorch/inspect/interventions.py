@@ -8,7 +8,6 @@ See `pytorch.models.pruning` for permanent changes.
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial
 from types import MethodType
@@ -27,7 +26,7 @@ from headwise.core.extensions.relative import RelativeBias
 from headwise.core.layers import ParallelLayer, Sublayer
 from headwise.core.masks import Causal, Everywhere, Mask, Packing
 from headwise.core.positions import NoPositions
-from headwise.errors import UserError
+from headwise.errors import UserError, most_similar
 from headwise.pytorch.inspect.heads import HeadMask, HeadsByLayer, heads_of
 from headwise.pytorch.search.changes import INTERVENED, interventions_of
 from headwise.pytorch.training.extra_dropout import DroppingKernel
@@ -333,6 +332,6 @@ def _check_there(network: nn.Module, part: str, changes: Iterator[Change], where
 
 def _no_module(name: str, names: Mapping[str, Any]) -> UserError:
     """The error for an unknown module; a network has too many to list them all."""
-    near = get_close_matches(name, [one for one in names if one], n=1, cutoff=0.0)
-    hint = f"did you mean '{near[0]}'? " if near else ""
+    near = most_similar(name, names)
+    hint = f"did you mean '{near}'? " if near else ""
     return UserError(f"unknown module '{name}'; {hint}`dict(network.named_modules())` lists all")

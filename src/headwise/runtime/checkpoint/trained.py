@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from headwise.config.settings import RunConfig, SearchSettings, check, from_dict
-from headwise.errors import UserError, writing
+from headwise.errors import UserError, most_similar, writing
 from headwise.runtime.checkpoint.layout import read_json
 from headwise.runtime.checkpoint.manifest import replace_listed, seal
 from headwise.runtime.formats.weights import WeightsFile
@@ -134,13 +134,13 @@ def read_tokenizer(path: str | Path, config: RunConfig) -> Tokenizer:
 
 
 def _nearest(folder: Path) -> str:
-    """A hint at a model folder with a similar name beside or below a wrong path."""
-    from difflib import get_close_matches
-
-    around = [folder.parent, folder] if folder.is_dir() else [folder.parent]
-    models = [str(found.parent) for near in around if near.is_dir() for found in near.glob(f"*/{CONFIG}")]
-    near = get_close_matches(str(folder), models, n=1, cutoff=0.0)
-    return f"; did you mean '{near[0]}'?" if near else "; give the folder that `headwise train --out` wrote"
+    """A hint at a model folder below a wrong path, or beside it with a similar name."""
+    below, beside = (
+        sorted(found.parent.name for found in near.glob(f"*/{CONFIG}")) for near in (folder, folder.parent)
+    )
+    similar = most_similar(folder.name, beside)
+    near = folder / below[0] if below else similar and folder.parent / similar
+    return f"; did you mean '{near}'?" if near else "; give the folder that `headwise train --out` wrote"
 
 
 def write_file(path: Path, writer: Callable[[Path], Any]) -> None:

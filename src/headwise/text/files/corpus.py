@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
-from headwise.errors import UserError
+from headwise.errors import UserError, most_similar
 from headwise.text.files.hugging_face import read_hugging_face
 from headwise.text.files.sources import HF_PREFIX, STANDARD_INPUT, Pair, count_of, display_name, text_field
 
@@ -276,9 +276,9 @@ def nearest_file(path: str) -> str:
     folder, stem, ending = Path(path).parent, Path(path).stem, Path(path).suffix
     if not folder.is_dir():
         return f"; the folder {folder} does not exist"
-    from difflib import get_close_matches
-
     files = filter(Path.is_file, folder.iterdir()) if os.access(folder, os.R_OK) else ()
-    names = [file.name for file in files if file.suffix == ending or file.stem == stem]
-    near = get_close_matches(Path(path).name, names, n=1, cutoff=0.5)
-    return f"; did you mean '{folder / near[0]}'?" if near else f"; look at: ls {folder}"
+    names = [
+        file.name for file in files if file.stem == stem or (file.suffix == ending and most_similar(stem, [file.stem]))
+    ]
+    near = most_similar(Path(path).name, names)
+    return f"; did you mean '{folder / near}'?" if near else f"; look at: ls {folder}"
