@@ -593,18 +593,26 @@ def test_no_step_is_captured_while_a_model_is_trained(tmp_path: Path) -> None:
     assert seen == [True] and not captured._barred.is_set()
 
 
-def test_a_full_disk_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("saved", "advice"),
+    [
+        (0, "start again with --resume; nothing was saved yet"),
+        (2, "resume with --resume; the last checkpoint is step-00000002"),
+    ],
+)
+def test_a_full_disk_says_how_to_resume(
+    saved: int, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, calls, sums = Run(tmp_path, checkpoint_every=1), iter(range(9)), CheckpointDraft.sums
 
     def fill(draft: CheckpointDraft) -> dict[str, str]:
         written = sums(draft)  # waits for the thread
-        if next(calls) == 2:
+        if next(calls) == saved:
             raise unwritable(tmp_path / "checkpoints", OSError(errno.ENOSPC, "No space left on device"))
         return written
 
     monkeypatch.setattr(CheckpointDraft, "sums", fill)
-    expected = "free some disk space, then resume with --resume; the last checkpoint is step-00000002"
-    with pytest.raises(UserError, match=rf"\(No.*device\); {expected}"):
+    with pytest.raises(UserError, match=rf"\(No.*device\); free some disk space, then {advice}$"):
         run.trainer.run()
     assert not [*(tmp_path / "checkpoints").glob(".*")]  # which frees the disk
 

@@ -42,8 +42,9 @@ def resources_error(
 ) -> UserError | None:
     """The error for exhausted memory (`what`) or a full disk, with advice; None if `error` is another one."""
     if isinstance(error, WriteError):
-        last = checkpoints[-1].name if checkpoints else "none yet"
-        return UserError(f"{error}, then resume with --resume; the last checkpoint is {last}")
+        if not checkpoints:
+            return UserError(f"{error}, then start again with --resume; nothing was saved yet")
+        return UserError(f"{error}, then resume with --resume; the last checkpoint is {checkpoints[-1].name}")
     if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
         return None
     return UserError(
