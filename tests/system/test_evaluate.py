@@ -45,6 +45,14 @@ def test_against_another_model(model_path: Path, test_set: list[Path], cli: Any,
     assert saved.read_text(encoding="utf-8") == translated
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+def test_a_full_disk_leaves_the_scores(model_path: Path, test_set: list[Path], cli: Any) -> None:
+    shared = ["evaluate", model_path, "--source", test_set[0], "--reference", test_set[1]]
+    ran = cli(*shared, "--save", "/dev/full")
+    assert ran.code == 2 and ran.out == cli(*shared).out
+    assert "--save /dev/full: cannot be written (No space left on device)" in ran.err
+
+
 def test_the_report_as_text(model_path: Path, test_set: list[Path], cli: Any) -> None:
     source, reference = test_set
     ran = cli("evaluate", model_path, "--source", source, "--reference", reference, reference)

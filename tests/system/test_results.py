@@ -126,6 +126,16 @@ def test_without_a_test_set_the_table_is_about_validation(runs: list[Path], cli:
     assert ran.err == f"{tmp_path / 'curves.svg'}: learning curves of 3 runs\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+def test_a_full_disk_leaves_the_table(runs: list[Path], cli: Any, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    curves = tmp_path / "curves.svg"
+    curves.symlink_to("/dev/full")
+    ran = cli("results", *runs, "--curves", curves)
+    assert ran.code == 2 and ran.out == cli("results", *runs).out
+    assert f"--curves {curves}: cannot be written (No space left on device)" in ran.err
+
+
 @pytest.mark.parametrize(
     ("extra", "expected"),
     [

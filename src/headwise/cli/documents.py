@@ -50,7 +50,7 @@ def fill_document(options: argparse.Namespace) -> None:
     with output(options.output) as file:
         file.buffer.write(data)
     if options.report:
-        with output(options.report) as file:
+        with output(options.report, "--report") as file:
             rows = report_rows(filled, skipped, memory.best_match if memory else None)
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     for line in (fill_summary(len(document.units), filled), not_translated_summary(skipped)):

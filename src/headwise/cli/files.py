@@ -20,11 +20,12 @@ PACKED = (".bz2", ".xz", ".zst", ".zip", ".7z")  # compressed files that no comm
 
 
 @contextmanager
-def text_output(path: str) -> Iterator[TextIO]:
+def text_output(path: str, option: str) -> Iterator[TextIO]:
     """A file of text; compressed if its name ends in `.gz`."""
     if path.endswith(PACKED):
-        raise UserError(f"-o {path}: only .gz is written compressed; name a file that ends in .gz, or in none of these")
-    with binary_output(path) as file:
+        packings = "only .gz is written compressed; name a file that ends in .gz, or in none of these"
+        raise UserError(f"{option} {path}: {packings}")
+    with binary_output(path, option) as file:
         packed = GzipFile("", "wb", fileobj=file, mtime=0) if path.endswith(".gz") else None
         with TextIOWrapper(cast(IO[bytes], packed or file), encoding="utf-8", newline="\n") as text:
             yield text
@@ -34,15 +35,16 @@ def text_output(path: str) -> Iterator[TextIO]:
 
 
 @contextmanager
-def binary_output(path: str) -> Iterator[IO[bytes]]:
-    """A file that appears under its name when it is complete.
+def binary_output(path: str, option: str = "-o") -> Iterator[IO[bytes]]:
+    """A file that appears under its name when it is complete; errors name the option that it was given by.
 
     It keeps the permissions of the file that it replaces, and its owner if the system permits.
     """
     target = Path(path)
     if target.is_dir() or not target.absolute().parent.is_dir():
-        raise UserError(f"-o {path}: {'is a folder' if target.is_dir() else 'its folder does not exist'}; name a file")
-    with writing(f"-o {path}"):
+        wrong = "is a folder" if target.is_dir() else "its folder does not exist"
+        raise UserError(f"{option} {path}: {wrong}; name a file")
+    with writing(f"{option} {path}"):
         if _is_stream(target):
             with open(os.open(target, os.O_WRONLY | os.O_APPEND), "wb") as file:
                 yield file
@@ -98,13 +100,16 @@ def not_too_long(lines: Iterable[str], name: str, done: int = 0) -> Iterator[str
 
 
 @contextmanager
-def output(path: str) -> Iterator[TextIO]:
-    """Standard output, or a file that appears under its name when complete; compressed if the name ends in `.gz`."""
+def output(path: str, option: str = "-o") -> Iterator[TextIO]:
+    """Standard output, or a file that appears under its name when complete; compressed if the name ends in `.gz`.
+
+    Errors name the `option` that the path was given by.
+    """
     if path in STANDARD_OUTPUT:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield sys.stdout
         return
-    with text_output(path) as file:
+    with text_output(path, option) as file:
         yield file
 
 

@@ -81,6 +81,14 @@ def test_a_full_disk_is_said_in_a_line() -> None:
         written(Path("/dev/full"))
 
 
+@pytest.mark.parametrize("name", ["/dev/full", "no/such/folder", "a.zip"])
+def test_errors_of_an_output_name_its_option(name: str) -> None:
+    if name == "/dev/full" and not Path(name).exists():
+        pytest.skip("needs Linux")
+    with pytest.raises(UserError, match=f"^--report {name}: "), output(name, "--report") as file:
+        file.write("after")
+
+
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs /dev/fd")
 def test_what_a_shell_has_opened_is_added_to_and_not_replaced(tmp_path: Path) -> None:
     with (tmp_path / "a").open("wb") as file:

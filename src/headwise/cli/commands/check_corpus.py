@@ -58,11 +58,11 @@ def run(options: argparse.Namespace) -> None:
             sets[name] = spool(parse_pairs(flags.get(name, "--test"), paths))
     config = converted((load_recipe(options.recipe) if options.recipe else RunConfig()).data, TranslationData)
     report = check_corpora(sets, config, list(_split_note(sets[TRAINING], options.valid)))
+    with output("-") as file:
+        file.writelines(line + "\n" for line in report_lines(report))
     if options.output:
         with output(options.output) as file:
             file.write(survey_page(report))
-    with output("-") as file:
-        file.writelines(line + "\n" for line in report_lines(report))
 
 
 def _tests(options: argparse.Namespace) -> dict[str, list[str]]:

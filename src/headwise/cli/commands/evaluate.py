@@ -228,10 +228,10 @@ def _evaluate_translator(options: argparse.Namespace, model: Any) -> None:
     )
     if "glossary" in overrides:
         print(overrides["glossary"].summary(), file=sys.stderr)
-    if options.save:
-        with output(options.save) as file:
-            file.writelines(f"{line}\n" for line in report.hypotheses)
     _print_report(options, report)
+    if options.save:
+        with output(options.save, "--save") as file:
+            file.writelines(f"{line}\n" for line in report.hypotheses)
 
 
 def _tune(options: argparse.Namespace, model: Any, sources: list[str], references: list[list[str]]) -> None:

@@ -76,11 +76,12 @@ def run(options: argparse.Namespace) -> None:
     groups = group_runs(runs, _patterns(options.group))
     if others := other_differences(groups):
         _say(f"warning: the runs also differ in {', '.join(others)}; with equal settings the table compares one thing")
-    if options.curves:
-        _draw(options, groups)
+    picture = _curves(options, groups) if options.curves else b""
     table = _scored(options, groups) if options.test else validation_table(groups)
     with output(options.output) as file:
         file.write(FORMATS[options.format](table))
+    if options.curves:
+        _write_curves(options.curves, picture, len(runs))
 
 
 def _patterns(pairs: list[str]) -> dict[str, str]:
@@ -90,14 +91,14 @@ def _patterns(pairs: list[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def _draw(options: argparse.Namespace, groups: list[Group]) -> None:
-    picture = render_figure(learning_curves(groups, options.axis), Path(options.curves).suffix[1:].lower())
-    with output(options.curves) as file:
+def _curves(options: argparse.Namespace, groups: list[Group]) -> bytes:
+    return render_figure(learning_curves(groups, options.axis), Path(options.curves).suffix[1:].lower())
+
+
+def _write_curves(path: str, picture: bytes, runs: int) -> None:
+    with output(path, "--curves") as file:
         file.buffer.write(picture)
-    print(
-        f"{options.curves}: learning curves of {count_of(sum(len(group.runs) for group in groups), 'run')}",
-        file=sys.stderr,
-    )
+    print(f"{path}: learning curves of {count_of(runs, 'run')}", file=sys.stderr)
 
 
 def _scored(options: argparse.Namespace, groups: list[Group]) -> ResultsTable:

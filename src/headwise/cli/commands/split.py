@@ -73,7 +73,7 @@ def _write(folder: Path, parts: Mapping[str, Sequence[Corpus]]) -> dict[str, int
     with ExitStack() as files:  # they appear when it closes
         for name, corpora in parts.items():
             path = str(folder / f"{name}.tsv")
-            file = files.enter_context(output(path))
+            file = files.enter_context(output(path, "--out"))
             counts[name] = write_pairs(file.write, pair_format(path), read_pairs(corpora))
             file.flush()  # a full disk ends it before any part has its name
     return counts

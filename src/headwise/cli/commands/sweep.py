@@ -92,8 +92,8 @@ def _compare(names: list[str], out: Path) -> None:
         return
     groups = group_runs(read_runs([str(out / name) for name in names]), {})
     table = FORMATS["markdown"](validation_table(groups))
-    with output(str(out / TABLE)) as file:
-        file.write(table)
-    with output(str(out / CURVES)) as file:
-        file.buffer.write(render_figure(learning_curves(groups, "updates"), "svg"))
     print(table, end="")
+    with output(str(out / TABLE), "--out") as file:
+        file.write(table)
+    with output(str(out / CURVES), "--out") as file:
+        file.buffer.write(render_figure(learning_curves(groups, "updates"), "svg"))

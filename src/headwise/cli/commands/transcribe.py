@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     task = "translate" if options.translate else "transcribe"
     for sound, path in zip(options.sounds, outputs, strict=True):
         found = model.transcribe(sound, options.source_language, task, **settings)
-        with output(path) as file:
+        with output(path, "--out") as file:
             file.write(_timed_lines(found) if options.timestamps else FORMATS[options.format][1](found))
 
 

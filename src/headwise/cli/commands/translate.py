@@ -130,7 +130,8 @@ def run(options: argparse.Namespace) -> None:
     model = translating_model(options, languages_required=bool(options.alignment))
     overrides = decode_overrides(options, model.decode_config)
     apart = options.alignment not in ("", "-")
-    with output(options.output) as file, output(options.alignment) if apart else nullcontext() as links_file:
+    aside = output(options.alignment, "--alignment") if apart else nullcontext()
+    with output(options.output) as file, aside as links_file:
         for chunk in _chunks(model, options, overrides):
             for translation, links in chunk:
                 file.write(format_translation(translation, options.format, None if apart else links) + "\n")
