@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwise.errors import UserError
 from headwise.evaluate.bleu import corpus_scores, measures
@@ -89,8 +91,20 @@ def test_markdown_is_aligned_and_says_what_it_means() -> None:
         "- chrF++: nrefs:1|y",
         "- mean ± standard deviation over the runs of a model",
         "- difference from base, and p by paired bootstrap: 1,000 samples of sentences and runs, seed 12345",
+        "- p is over sentences only for other, with a single run",
+        "- with 1 run p is too small: the bootstrap knows no other runs; train at least 5 seeds",
         "- beam 4",
     ]
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=4), st.booleans())
+def test_notes_say_which_p_values_have_too_few_runs(runs: list[int], compared: bool) -> None:
+    rows = [Row(f"model-{n}", count, []) for n, count in enumerate(runs)]
+    notes = markdown(ResultsTable([], rows, "model-0" if compared else ""))
+    single = [row.name for row in rows if row.runs == 1] if compared else []
+    expected = f"only for {', '.join(single)}, with" if single else "sentences only"
+    assert (expected in notes) == bool(single)
+    assert (f"with {min(runs)} run" in notes) == (compared and min(runs) < 5)
 
 
 def test_latex_escapes_what_it_would_read() -> None:

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from headwise.evaluate.bleu import MULTI30K
 from headwise.evaluate.significance import SAMPLES, SEED
 from headwise.lab.results.table import Cell, ResultsColumn, ResultsTable
+from headwise.text.files.sources import count_of
 
 HEAD = ["model", "test", "metric", "runs", "mean", "deviation"]
 HEAD += ["difference", "p_value", "baseline", "scores", "signature"]
+ENOUGH_RUNS = 5  # of a system, for p to include the seed
 SHORT = {MULTI30K: "BLEU tok. lc."}  # short names of metrics
 
 
@@ -87,6 +89,11 @@ def _notes(table: ResultsTable) -> list[str]:
     if table.baseline:
         samples = f"{SAMPLES:,} samples of sentences and runs, seed {SEED}"
         notes.append(f"difference from {table.baseline}, and p by paired bootstrap: {samples}")
+        if single := [row.name for row in table.rows if row.runs == 1]:
+            notes.append(f"p is over sentences only for {', '.join(single)}, with a single run")
+        if (fewest := min(row.runs for row in table.rows)) < ENOUGH_RUNS:
+            few = f"with {count_of(fewest, 'run')} p is too small: the bootstrap knows no other runs"
+            notes.append(f"{few}; train at least {ENOUGH_RUNS} seeds")
     return [*notes, *table.notes]
 
 
