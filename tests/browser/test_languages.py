@@ -115,6 +115,49 @@ def test_the_page_of_a_server_is_in_the_language_of_the_browser(served: Callable
     assert violations(page) == []
 
 
+REPORT = {
+    "units": {"all": 9, "translated": 9, "left_open": 0, "kept": 0},
+    "warnings": {"other numbers": 3, "left untranslated: chooses among texts (ICU)": 2, "improbable": 1, "no words": 1},
+    "not_translated": {},
+}
+
+
+def choose_file(page: Any) -> None:
+    page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"A dog runs .\n"})
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_quality_warnings_are_in_the_language_of_the_page(served: Callable[..., Any], language: str) -> None:
+    page, texts = served(f"?language={language}"), TEXTS[language]
+    progress = {"sentences": 1, "translated": 1, "percent": 100}
+    page.route(f"{ADDRESS}v1/documents", lambda route: route.fulfill(json={"id": "1"}))
+    page.route(
+        f"{ADDRESS}v1/documents/1", lambda route: route.fulfill(json={"id": "1", "state": "done", "progress": progress})
+    )
+    page.route(f"{ADDRESS}v1/documents/1/report", lambda route: route.fulfill(json=REPORT))
+    choose_file(page)
+    page.wait_for_selector("#status .figures")
+    kinds = ("other-numbers", "left-untranslated-chooses-among-texts-ICU", "improbable")
+    listed = "; ".join([*(texts[f"warning-{kind}"] for kind in kinds), "…"])
+    assert f"({listed})" in page.text_content("#status .figures")
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_errors_of_the_server_begin_in_the_language_of_the_page(served: Callable[..., Any], language: str) -> None:
+    page, texts = served(f"?language={language}", expected="400"), TEXTS[language]
+    answer: dict[str, str] = {}
+    page.route(f"{ADDRESS}v1/documents", lambda route: route.fulfill(status=400, json=answer))
+    for error, key, rest in (
+        ("Invalid request: file format not supported; known: .txt", "format-unsupported", ".txt"),
+        ("Invalid request: glossary has 3 terms", "invalid-request", "glossary has 3 terms"),
+        ("Invalid API key", "invalid-key", ""),
+        ("a.txt: not a text {file}", "server-reports", "a.txt: not a text {file}"),
+    ):
+        answer["error"] = error
+        choose_file(page)
+        expect(page.locator("#status.error")).to_have_text(texts[key].replace("{error}", rest))
+
+
 def test_a_language_in_the_address_wins_and_one_without_texts_is_english(served: Callable[..., Any]) -> None:
     for address, locale, language in (
         ("?language=fr", "de", "fr"),

@@ -25,7 +25,7 @@ def parse_upload(name: str, content: bytes, languages: Sequence[str], limit: int
         UserError: an invalid file; the message names the line.
     """
     if PurePath(name).suffix.lower() not in ENDINGS:
-        raise RequestError(400, f"Invalid request: file format not supported (known: {', '.join(ENDINGS)})")
+        raise RequestError(400, f"Invalid request: file format not supported; known: {', '.join(ENDINGS)}")
     with suppress(BadZipFile, OSError, NotImplementedError), ZipFile(BytesIO(content)) as archive:
         check_limit(archive, sum(one.file_size for one in archive.infolist()), MAX_UNPACK_RATIO * limit)
     document = parse_document(name, content, languages)

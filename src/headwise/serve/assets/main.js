@@ -49,15 +49,34 @@ function busy(now) {
   stop.disabled = !now;
 }
 
+/** An error in the words of the server, which are English. */
+class ServerError extends Error {}
+
+// Beginnings of errors of the server, with the key of a text for each; the rest of the error is {error}.
+const BEGINNINGS = /** @type {Record<string, string>} */ ({
+  "Invalid API key": "invalid-key",
+  "Invalid request: file format not supported; known: ": "format-unsupported",
+  "Invalid request: ": "invalid-request",
+  "": "server-reports",
+});
+
+/** Show an error. @param {Error} error */
+function sayError(error) {
+  const { message } = error;
+  if (!(error instanceof ServerError)) return say(message === "Failed to fetch" ? "no-answer" : message, {}, true);
+  const beginning = Object.keys(BEGINNINGS).find((start) => message.startsWith(start)) ?? "";
+  say(BEGINNINGS[beginning], { error: message.slice(beginning.length) }, true);
+}
+
 /**
- * What the server answers; its own words where it refuses.
+ * What the server answers.
  * @param {string} address
  * @param {RequestInit} request
  */
 async function ask(address, request) {
   const answer = await fetch(address, { method: "POST", ...request, signal: asking?.signal });
   const found = await answer.json();
-  if (!answer.ok) throw new Error(found.error);
+  if (!answer.ok) throw new ServerError(found.error);
   return found;
 }
 
@@ -71,9 +90,8 @@ async function during(work) {
   try {
     await work();
   } catch (error) {
-    const { name, message } = /** @type {Error} */ (error);
-    if (name === "AbortError") say("stopped");
-    else say(message === "Failed to fetch" ? "no-answer" : message, {}, true);
+    if (/** @type {Error} */ (error).name === "AbortError") say("stopped");
+    else sayError(/** @type {Error} */ (error));
   }
   asking = null;
   busy(false);
@@ -209,10 +227,10 @@ async function runJob(name, body) {
   try {
     const found = await waitForJob(address, headers);
     ended = true;
-    if (found.state !== "done") throw new Error(found.error ?? "job-cancelled");
+    if (found.state !== "done") throw found.error ? new ServerError(found.error) : new Error("job-cancelled");
     const report = await ask(`${address}/report`, { method: "GET", headers });
     const answer = await fetch(`${address}/result`, { headers, signal: asking?.signal });
-    if (!answer.ok) throw new Error((await answer.json()).error);
+    if (!answer.ok) throw new ServerError((await answer.json()).error);
     offer(name, URL.createObjectURL(await answer.blob()), report);
   } finally {
     if (document.activeElement === cancel) byId("choose").focus();
@@ -242,6 +260,15 @@ function showJob(found) {
   byId("job-count").textContent = sentences ? t("sentences", { done: translated, count: sentences }) : "";
 }
 
+/** The first texts; "…" stands for the others. @param {number} most @param {string[]} texts @param {string} separator */
+const first = (most, texts, separator) => [...texts.slice(0, most), ...(texts.length > most ? ["…"] : [])].join(separator);
+
+/** A quality warning; its key has the words that the server gives. @param {string} kind */
+function warningText(kind) {
+  const words = (kind.match(/\w+/g) ?? []).join("-");
+  return t(`warning-${words}`);
+}
+
 /** The main figures of a report. @param {Report} report */
 function summary({ units, warnings, not_translated: others }) {
   const sum = (/** @type {Record<string, number>} */ counts) => Object.values(counts).reduce((a, b) => a + b, 0);
@@ -249,8 +276,8 @@ function summary({ units, warnings, not_translated: others }) {
     t("texts-translated", { done: units.translated, count: units.all }),
     units.left_open && t("texts-left", { count: units.left_open }),
     units.kept && t("texts-kept", { count: units.kept }),
-    sum(warnings) && t("quality-warnings", { count: sum(warnings), kinds: Object.keys(warnings).slice(0, 3).join("; ") }),
-    sum(others) && t("never-translated", { kinds: Object.entries(others).slice(0, 5).map(([kind, count]) => `${kind} (${count})`).join(", ") }),
+    sum(warnings) && t("quality-warnings", { count: sum(warnings), kinds: first(3, Object.keys(warnings).map(warningText), "; ") }),
+    sum(others) && t("never-translated", { kinds: first(5, Object.entries(others).map(([kind, count]) => `${kind} (${count})`), ", ") }),
   ];
   return figures.filter(Boolean).join(" · ");
 }

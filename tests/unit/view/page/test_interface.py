@@ -8,6 +8,7 @@ from importlib import resources
 
 import pytest
 
+from headwise.documents import fill, quality_checks, segments, unit
 from headwise.evaluate.pages.document import catalogues
 
 TEXTS: dict[str, dict[str, str]] = json.loads(catalogues("interface"))
@@ -47,6 +48,16 @@ def test_a_count_in_a_text_has_both_forms(language: str) -> None:
     beside = [key for key, text in texts.items() if "{count} " in text and not FORM.search(key)]
     # More tokens than a model reads; rotated dimensions, which come in pairs.
     assert sorted(beside) == ["cell-not-rotated", "long-text"]
+
+
+def test_every_quality_warning_has_a_text() -> None:
+    """The texts of warnings are in the modules that give them, as constants; other constants there are of `unit`."""
+    named = [item for module in (fill, quality_checks, segments) for item in vars(module).items()]
+    texts = [text for name, text in named if name.isupper() and isinstance(text, str) and not hasattr(unit, name)]
+    warnings = {text for text in texts if re.match("[a-z]", text)}
+    assert {fill.TOO_LONG, segments.GUESSED, quality_checks.NUMBERS} < warnings
+    keys = {f"warning-{'-'.join(re.findall(r'[A-Za-z]+', text))}": text for text in warnings}
+    assert {key: text for key, text in TEXTS["en"].items() if key.startswith("warning-")} == keys
 
 
 def test_every_text_is_used_and_every_text_that_is_asked_for_exists() -> None:
