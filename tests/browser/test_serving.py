@@ -116,6 +116,15 @@ def test_what_the_server_refuses_is_said(opened: Callable[..., Any]) -> None:
     assert page.is_hidden("#details")
 
 
+def test_no_text_has_no_translation(opened: Callable[..., Any]) -> None:
+    page = opened()
+    assert translated(page, "A dog runs .")
+    page.fill("#source", " ")
+    page.click("#translate")
+    page.wait_for_selector('#status:text-is("There is nothing to translate.")')
+    assert page.text_content("#output") == "" and page.is_hidden("#details") and page.is_disabled("#copy")
+
+
 def test_a_glossary_is_kept_to(opened: Callable[..., Any]) -> None:
     page = opened()
     page.get_by_text("Glossary", exact=True).click()
@@ -125,10 +134,12 @@ def test_a_glossary_is_kept_to(opened: Callable[..., Any]) -> None:
     page.keyboard.press("Control+Enter")
     page.wait_for_selector("#status.error")
     assert "“dog”" in page.text_content("#status")
+    assert page.text_content("#output") == "" and page.is_disabled("#copy")
 
 
 def test_a_file_comes_back_translated(opened: Callable[..., Any], model_paths: dict[str, Path]) -> None:
     page = opened()
+    assert translated(page, "Zwei Männer reden .")
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"A dog runs .\n"})
     with page.expect_download() as download:
         page.click("#status a")
@@ -136,6 +147,7 @@ def test_a_file_comes_back_translated(opened: Callable[..., Any], model_paths: d
     assert Path(download.value.path()).read_text(encoding="utf-8") == f"{text}\n"
     assert download.value.suggested_filename == "a.txt"
     assert "1 of 1 text translated" in page.text_content("#status") and page.is_hidden("#job")
+    assert page.text_content("#output") == "" and page.is_disabled("#copy")
 
 
 def test_a_file_is_translated_with_the_glossary(opened: Callable[..., Any]) -> None:

@@ -80,11 +80,17 @@ async function ask(address, request) {
   return found;
 }
 
+/** Take away the translation before, so that it does not look like that of the text or file which follows. */
+function clear() {
+  details.hidden = copy.disabled = true;
+  output.replaceChildren();
+}
+
 /** Do something that asks the server, one at a time. @param {() => Promise<void>} work */
 async function during(work) {
   if (asking) return;
   asking = new AbortController();
-  details.hidden = copy.disabled = true;
+  clear();
   busy(true);
   say("translating");
   try {
@@ -108,7 +114,11 @@ function glossary() {
 }
 
 async function translate() {
-  if (!source.value.trim()) return say("nothing");
+  if (!source.value.trim()) {
+    if (asking) return;
+    clear();
+    return say("nothing");
+  }
   await during(async () => {
     const began = performance.now();
     const asked = { text: source.value, source: from.value, target: to.value, n_best: OTHERS, alignment: true, glossary: glossary(), api_key: key.value };
