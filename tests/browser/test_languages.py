@@ -83,6 +83,7 @@ def foreign_in_walk(page: Any, allowed: Sequence[str] = ()) -> list[str]:
     """The same in a walk, and what is English in a text whose placeholders were filled."""
     found = foreign(page, "de", allowed, WALK_DATA)
     shown = page.evaluate(SHOWN, WALK_DATA)
+    assert [text for text in shown if re.search(r"\d\.\d", text)] == [], "numbers have a comma"
     return [text for text in found if re.search(r"[^\W\d_]", MATHEMATICS.sub("", text))] + [
         text for text in shown if text not in allowed and ENGLISH.search(text)
     ]

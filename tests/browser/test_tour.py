@@ -600,7 +600,9 @@ def test_the_exported_page_has_the_same_cards(
     for card in CARDS:
         numbers = answered(shown, card)
         wanted = expected.card(card)
-        expect(shown.locator(".card > .note").last).to_contain_text("weights rounded to 8 bits")
+        exact = card in ("recurrence", "tokens", "warm-up", "families", "pictures")
+        notes = shown.locator(".card > .note", has_text="weights rounded to 8 bits")
+        expect(notes).to_have_count(0 if exact else 1)
         if card not in ("cross", "mask", "greedy", "beam", "alignment"):  # the output is another one
             assert {name: numbers[name] for name in wanted.keys() & counted} == {
                 name: wanted[name] for name in wanted.keys() & counted

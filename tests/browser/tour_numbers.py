@@ -141,6 +141,7 @@ class Expected:
         return cells | {
             "q0": q[row, 0].item(),
             "q1": q[row, 1].item(),
+            "tokens": len(k),
             "two": 2,
             "d_k": self.values("self_attn.queries").size(1),
             "product": products[best].item(),

@@ -5,7 +5,7 @@
 import { element, shape } from "./dom.js";
 import { beginning, kind, label, textOf } from "./pieces.js";
 import { ScrollBox } from "./scroll.js";
-import { t } from "./texts.js";
+import { pointed, t } from "./texts.js";
 
 const WIDEST = 96; // CSS pixels between columns; fewer where all columns then fit
 const NARROWEST = 68;
@@ -82,7 +82,7 @@ export class BeamView {
     const { piece, status, score, step } = this.nodes[index];
     const show = () => this.describe(index);
     const onkeydown = (/** @type {KeyboardEvent} */ event) => this.onKey(event, index);
-    const name = t("beam-hypothesis", { step, token: label(piece), status: t(`beam-${status}`), score: score.toFixed(2) });
+    const name = t("beam-hypothesis", { step, token: label(piece), status: t(`beam-${status}`), score: pointed(score.toFixed(2)) });
     const described = { role: "button", tabindex: "0", "aria-label": name, "aria-pressed": String(index === this.shown) };
     const group = shape("g", { class: `hypothesis ${status} ${kind(piece)}`, transform: `translate(${x} ${y})`, ...described, onpointerenter: show, onfocus: show, onclick: show, onkeydown });
     this.groups.set(index, group);
@@ -126,7 +126,7 @@ export class BeamView {
     this.shown = index;
     const { log_prob, score, status } = this.nodes[index];
     const text = textOf(path(this.nodes, index));
-    const numbers = t("beam-numbers", { status: t(`beam-${status}`), probability: log_prob.toFixed(2), score: score.toFixed(3) });
+    const numbers = t("beam-numbers", { status: t(`beam-${status}`), probability: pointed(log_prob.toFixed(2)), score: pointed(score.toFixed(3)) });
     this.detail.replaceChildren(element("bdi", {}, text), element("span", { class: "numbers" }, numbers));
   }
 }

@@ -40,7 +40,7 @@ export const ATTENTION_CARDS = {
       const length = embeddings.rows.length;
       const n = length * Number(setting.knob);
       const numbers = { first: tokenOf(embeddings, 0), last: tokenOf(embeddings, length - 1), length, tokens: n, recurrent: n - 1, path: ONE, pairs: n * n, kept: (n * (n + 1)) / 2 };
-      return { ...numbersToChoose(length - 1, ONE, length * length), numbers, notes: [sees(lesson)], given: { tokens: allNumbered(embeddings.rows) }, ...setting };
+      return { exact: true, ...numbersToChoose(length - 1, ONE, length * length), numbers, notes: [sees(lesson)], given: { tokens: allNumbered(embeddings.rows) }, ...setting };
     },
   },
   alignment: {
@@ -64,7 +64,7 @@ export const ATTENTION_CARDS = {
       const [tokens, words, characters] = [embeddings.rows.length, typed.split(/\s+/).filter(Boolean).length, [...typed].length];
       const found = { special: special.length, language: special.some((piece) => LANGUAGE.test(piece)), end: END.test(embeddings.rows[tokens - 1]), blank: embeddings.rows.some((piece) => label(piece) === "␣") };
       const notes = Object.entries(found).flatMap(([note, here]) => (here ? [note] : []));
-      return { ...numbersToChoose(tokens, words, characters), numbers: { tokens, words, characters, special: special.length, marks: special.join(" ") }, notes, given: { tokens: [typed] }, table: { head: allNumbered(embeddings.rows), rows: [["", ...upTo(tokens)]] } };
+      return { exact: true, ...numbersToChoose(tokens, words, characters), numbers: { tokens, words, characters, special: special.length, marks: special.join(" ") }, notes, given: { tokens: [typed] }, table: { head: allNumbered(embeddings.rows), rows: [["", ...upTo(tokens)]] } };
     },
   },
   embeddings: {
@@ -116,7 +116,7 @@ export const ATTENTION_CARDS = {
       const [q0, q1] = two(q, three[row]);
       const given = { table: { head: ["", ""], rows: [/** @type {[string, ...number[]]} */ ([`Q ${names[row]}`, q0, q1]), ...three.map((at, place) => /** @type {[string, ...number[]]} */ ([`K ${names[place]}`, ...two(k, at)]))] } };
       const table = { head: ["q·k", "softmax", "V", ""], rows: lines((at) => [products[at], weights[at], ...two(v, three[at])]) };
-      const numbers = { token: names[row], best: names[best], q0, q1, two: 2, d_k: q.numbers.columns, product: products[best], weight: weights[best], o0: result[0], o1: result[1] };
+      const numbers = { token: names[row], best: names[best], q0, q1, tokens: three.length, two: 2, d_k: q.numbers.columns, product: products[best], weight: weights[best], o0: result[0], o1: result[1] };
       return { ...choices, numbers, given, table, rows: names, row };
     },
   },

@@ -177,7 +177,7 @@ export const WRITING_CARDS = {
       const behind = upTo(CURVE + 1).map((at) => warmup + (last - warmup) * (at / CURVE) ** 2); // closer where it falls faster
       const points = behind.map((step) => /** @type {[number, number]} */ ([step, rate(step)]));
       const curve = { points: [/** @type {[number, number]} */ ([0, 0]), ...points], marks: [points[0], points[CURVE]] };
-      return { ...numbersToChoose(share, 0.25, 1), numbers: { paper: PAPER, later, share, warmup, peak: rate(warmup), last, rate: rate(last), d_model: width }, curve, ...setting };
+      return { exact: true, ...numbersToChoose(share, 0.25, 1), numbers: { paper: PAPER, later, share, warmup, peak: rate(warmup), last, rate: rate(last), d_model: width }, curve, ...setting };
     },
   },
   families: {
@@ -188,7 +188,7 @@ export const WRITING_CARDS = {
       const shape = (/** @type {string} */ title, /** @type {string[]} */ over, /** @type {(row: number, column: number) => boolean} */ sees) => ({ title, numbers: matrixOf(over.map((_, row) => over.map((_, column) => Number(sees(row, column))))), rows: over, columns: over, share: true });
       const triangle = (n * (n + 1)) / 2;
       const drawings = [shape("BERT", names, () => true), shape("GPT", names, (row, column) => column <= row), shape("T5", [...names, ...names], (row, column) => column < n || (row >= n && column <= row))];
-      return { ...numbersToChoose(triangle, n * n, n), numbers: { tokens: n, pairs: n * n, triangle }, drawings };
+      return { exact: true, ...numbersToChoose(triangle, n * n, n), numbers: { tokens: n, pairs: n * n, triangle }, drawings };
     },
   },
   pictures: {
@@ -197,7 +197,7 @@ export const WRITING_CARDS = {
       const [patch, cut] = [Number(setting.usual), Number(setting.knob)];
       const patches = (PICTURE / cut) ** 2;
       const numbers = { side: PICTURE, patch, cut, patches, read: patches + CLASS_TOKEN, pairs: (patches + CLASS_TOKEN) ** 2, seconds: SECONDS, frames: (SECONDS * FRAMES_PER_SECOND) / FRAMES_JOINED };
-      return { ...numbersToChoose((PICTURE / patch) ** 2 + CLASS_TOKEN, PICTURE / patch, PICTURE ** 2), numbers, ...setting };
+      return { exact: true, ...numbersToChoose((PICTURE / patch) ** 2 + CLASS_TOKEN, PICTURE / patch, PICTURE ** 2), numbers, ...setting };
     },
   },
 };

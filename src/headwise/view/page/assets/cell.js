@@ -3,7 +3,7 @@
 
 import { element } from "./dom.js";
 import { numbered } from "./pieces.js";
-import { t } from "./texts.js";
+import { pointed, t } from "./texts.js";
 
 /** @typedef {import("./steps.js").Step} Step */
 /** @typedef {{row: number, column: number}} Place */
@@ -15,7 +15,7 @@ export function written(value) {
   if (value === Number.NEGATIVE_INFINITY) return "−∞";
   if (!Number.isFinite(value)) return "—";
   const small = value !== 0 && Math.abs(value) < 0.0005;
-  return (small ? value.toExponential(1) : value.toFixed(3)).replaceAll("-", "−");
+  return pointed(small ? value.toExponential(1) : value.toFixed(3)).replaceAll("-", "−");
 }
 
 /** A number inside a calculation. @param {number} value */

@@ -4,7 +4,7 @@
 import { WEIGHTS, fitted, pixels, scale } from "./colours.js";
 import { element } from "./dom.js";
 import { entropy } from "./inspection.js";
-import { t } from "./texts.js";
+import { pointed, t } from "./texts.js";
 
 const [SMALLEST_HEAD, LARGEST_HEAD] = [60, 144]; // CSS pixels of a picture: a layer's heads in one row, where they can be
 const BESIDE = 20;
@@ -32,7 +32,7 @@ export class GridView {
   /** @param {number} layer @param {number} head @returns {HTMLElement} */
   cell(layer, head) {
     const weights = this.inspection.weights(this.part, layer, head);
-    const nats = (weights ? entropy(weights) : 0).toFixed(1);
+    const nats = pointed((weights ? entropy(weights) : 0).toFixed(1));
     const canvas = element("canvas", { "aria-hidden": "true" });
     const button = element(
       "button",

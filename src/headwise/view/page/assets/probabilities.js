@@ -4,7 +4,7 @@
 import { element } from "./dom.js";
 import { beginning, kind, label, percent } from "./pieces.js";
 import { ScrollBox } from "./scroll.js";
-import { t } from "./texts.js";
+import { pointed, t } from "./texts.js";
 
 const LENS_SHOWN = 5;
 
@@ -110,7 +110,7 @@ function residual(position) {
   const bars = position.residual.map((/** @type {number} */ norm, /** @type {number} */ stop) => {
     const fill = element("span", { class: "bar quiet" });
     fill.style.setProperty("--weight", `${(100 * norm) / greatest}%`);
-    return element("li", {}, element("span", {}, stop ? t("after-layer", { number: stop - 1 }) : t("embedding")), fill, element("span", { class: "numbers" }, norm.toFixed(1)));
+    return element("li", {}, element("span", {}, stop ? t("after-layer", { number: stop - 1 }) : t("embedding")), fill, element("span", { class: "numbers" }, pointed(norm.toFixed(1))));
   });
   return element("section", {}, element("h3", {}, t("residual-norm")), element("ol", { class: "bars" }, ...bars));
 }

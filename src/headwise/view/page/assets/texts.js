@@ -40,6 +40,9 @@ export function t(key, values = {}) {
   });
 }
 
+/** A number with the decimal point or comma of the language. @param {string} number as `toFixed` and `toExponential` write it */
+export const pointed = (number) => number.replace(".", (0.1).toLocaleString(language).charAt(1));
+
 /** @param {string} code @param {string} name if the browser knows none */
 export function languageName(code, name) {
   try {

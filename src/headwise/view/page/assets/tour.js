@@ -205,7 +205,7 @@ export class TourView {
     ];
     if (answer === undefined) return [...asked, element("p", { class: "note" }, write.common.predict)];
     const verdict = card.right.includes(answer) ? write.common.right : write.text(write.common.wrong, { right: write.any(card.right.map(named)) });
-    return [...asked, element("p", { class: "verdict", role: "status" }, ...[verdict].flat()), element("p", { class: "sentence" }, ...write.text([write.card.text, ...(card.notes ?? []).map((note) => write.card[note])].join(" "), card.numbers)), ...this.settings(card, write), ...this.pictures(card, write, "cell"), ...(this.bits ? [element("p", { class: "note", lang: language }, t("rounded-weights", { bits: this.bits }))] : [])];
+    return [...asked, element("p", { class: "verdict", role: "status" }, ...[verdict].flat()), element("p", { class: "sentence" }, ...write.text([write.card.text, ...(card.notes ?? []).map((note) => write.card[note])].join(" "), card.numbers)), ...this.settings(card, write), ...this.pictures(card, write, "cell"), ...(this.bits && !card.exact ? [element("p", { class: "note", lang: language }, t("rounded-weights", { bits: this.bits }))] : [])];
   }
 
   /** The menu of the tokens that the card can be about. @param {Card} card @param {Writer} write */

@@ -12,6 +12,7 @@ import { ScrollBox } from "./scroll.js";
  * @property {number[]} right which choices; the question and its choices are about the usual setting
  * @property {(string | number)[]} [choices] those of the catalogue if missing
  * @property {Record<string, string | number>} numbers for the placeholders
+ * @property {boolean} [exact] no number depends on weights
  * @property {string} [variant] texts that replace those of the card, by their name in the catalogue
  * @property {string[]} [notes] other texts of the card that are true here
  * @property {{tokens?: string[], drawings?: Drawing[], table?: Table}} [given] what the prediction needs: shown with the question
