@@ -208,7 +208,7 @@ def test_what_the_prediction_needs_is_there_before_it(toured: Callable[..., Any]
     shown = toured("card=by-hand")
     given, wanted = exact_numbers(shown.locator(".card")), expected.card("by-hand")
     assert numbers_of(shown.locator(".card")) == {
-        name: value for name, value in wanted.items() if name.startswith(("given", "q0", "q1", "two", "d_k"))
+        name: value for name, value in wanted.items() if name.startswith(("given", "q0", "q1", "tokens", "two", "d_k"))
     }
     keys = [[given[f"given.{row}.{column}"] for column in (0, 1)] for row in range(4)]
     products = [sum(a * b for a, b in zip(keys[0], key, strict=True)) for key in keys[1:]]
