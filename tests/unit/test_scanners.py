@@ -378,6 +378,7 @@ AT_THE_BEGINNING = (  # which are only tried where a text begins
     "documents.formats.json_messages.PLURAL_KEY", "documents.formats.resx.NO_TEXT",
     "documents.formats.csv_table.QUOTED", "documents.formats.subtitles.LIKE_TIMES",
     "documents.passages.FRONT_MATTER", "documents.formats.properties.KEY", "documents.formats.subtitles.TIMES",
+    "documents.formats.subtitles.SPEAKER",
     "documents.markup.markup.DECLARED_ENCODING", "documents.formats.unsupported_types.BEGINNING",
     "models.translation.target_language.TAG", "documents.formats.rails.PROPERTIES", "documents.formats.rails.HEADER",
     "documents.formats.unsupported_types.LINE_PATTERNSXML or HTML",

@@ -26,7 +26,7 @@ CLOSING = "\u3001\u3002\u300d\u300f\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # Chin
 SMALL = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー"  # Japanese kana that cannot start a line
 INSIDE = re.compile(f"(?<=[{HAN}{KANA}{CLOSING}])(?=[{HAN}{KANA}])(?![{SMALL}])")  # between characters of words
 SPEAKER_DASHES = tuple("-\u2010\u2011\u2012\u2013\u2014\u2015")
-SPEAKER = re.compile(rf"(?:\s|{TAG.pattern})*[{''.join(SPEAKER_DASHES)}]++(?:</[^<>]*>)*\s*(?=\S)")
+SPEAKER = re.compile(rf"(?:\s|{TAG.pattern})*+[{''.join(SPEAKER_DASHES)}]++(?:</[^<>]*>)*+\s*+(?=\S)")
 NOT_A_CUE = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s|$)")
 LineSpans = list[tuple[int, int]]  # start and end of each line
 

@@ -40,7 +40,7 @@ INVISIBLE = re.compile(  # properties of a run without visible effect: elements 
     r"<\w+:(?:lang|noProof|rtl)\b[^<>]*/>|\s(?:altLang|bmk|dirty|err|lang|noProof|smtClean|smtId)=(?:\"[^\"]*\"|'[^']*')"
 )
 RAISED = re.compile(  # a superscript or subscript: an element in Word and Excel, an attribute in PowerPoint
-    r"vertAlign\s[^<>]*val=[\"']su(?:per|b)script|\sbaseline=[\"']-?0*[1-9]"
+    r"vertAlign\s[^<>]{0,99}val=[\"']su(?:per|b)script|\sbaseline=[\"']-?0*[1-9]"
 )
 NO_PROPERTIES = re.compile(r"<(?:\w+:)?rPr\s*(?:/>|>\s*</(?:\w+:)?rPr>)")
 TAB = re.compile(r"<\w+:p?tab\b[^<>]*/></\w+:r>")
