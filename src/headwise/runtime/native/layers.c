@@ -26,25 +26,39 @@ INLINE f8 keep_first8(f8 x, int n) {
     return select8(lanes < n, x);
 }
 
+/* The sum of (x - mean)^`power` over d numbers; the last eight may be padded. */
+INLINE float sum_of_powers(const int power, const float *x, int d, float mean) {
+    f16 total[2] = {set16(0), set16(0)};
+    f8 rest = set8(0);
+    int i = 0;
+    for (; i + 32 <= d; i += 32)
+        UNROLL(2)
+        for (int j = 0; j < 2; j++) {
+            const f16 off = sub16(load16(x + i + 16 * j), set16(mean));
+            total[j] = power == 2 ? fma16(off, off, total[j]) : add16(total[j], off);
+        }
+    for (; i < d; i += 8) {
+        f8 off = sub8(load8(x + i), set8(mean));
+        if (i + 8 > d) off = keep_first8(off, d - i);
+        rest = power == 2 ? fma8(off, off, rest) : add8(rest, off);
+    }
+    return reduce_add8(add8(add_halves16(add16(total[0], total[1])), rest));
+}
+
 void norm_row(const Norm *norm, const float *x, float *y, int d) {
     if (!norm->bias) {
         scale_by_rms(norm, x, y, round_up(d), d);
         return;
     }
-    const int width = round_up(d);
-    f8 total = set8(0), squares = set8(0);
-    for (int i = 0; i < width; i += 8) total = add8(total, load8(x + i));
-    const f8 mean = set8(reduce_add8(total) / d);
-    for (int i = 0; i < width; i += 8) {
-        f8 off = sub8(load8(x + i), mean);
-        if (i + 8 > d) off = keep_first8(off, d - i);
-        squares = fma8(off, off, squares);
+    const float mean = sum_of_powers(1, x, d, 0) / d, factor = 1 / sqrtf(sum_of_powers(2, x, d, mean) / d + norm->eps);
+    int i = 0;
+    for (; i + 16 <= d; i += 16) {
+        const f16 unit = mul16(sub16(load16(x + i), set16(mean)), set16(factor));
+        store16(y + i, fma16(unit, load16(norm->weight + i), load16(norm->bias + i)));
     }
-    const f8 factor = set8(1 / sqrtf(reduce_add8(squares) / d + norm->eps));
-    for (int i = 0; i < width; i += 8) {
-        f8 unit = mul8(sub8(load8(x + i), mean), factor);
-        unit = fma8(unit, load8(norm->weight + i), load8(norm->bias + i));
-        store8(y + i, unit);
+    for (; i < d; i += 8) {
+        const f8 unit = mul8(sub8(load8(x + i), set8(mean)), set8(factor));
+        store8(y + i, fma8(unit, load8(norm->weight + i), load8(norm->bias + i)));
     }
 }
 

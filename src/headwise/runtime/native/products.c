@@ -12,6 +12,10 @@
 #define MAX_INPUT 127   /* quantised input */
 #define MAX_GROUP_SUM 258      /* of weights of one sign in a sum: 127 * 258 < 2^15 */
 #define BLOCK_ROWS 48       /* rows computed together, so that inputs stay in L2 */
+/* Tiles prefetch weights: those of the same rows of inputs share the work for the next panels; with few rows, each the
+   weights that it will soon need itself. */
+#define LINE 64   /* bytes of a cache line */
+#define NEAR 8192 /* bytes: further than the processor's own prefetchers, which stop at 4,096 */
 
 /* The checksum of the sources: `version` in build.py. */
 int headwise_version(void) { return HEADWISE_VERSION; }
@@ -101,7 +105,14 @@ static float largest_group_sum(const float *weight, int depth, float inverse) {
 /* Compared as integers: magnitudes keep their order, and NaN is the largest. */
 static float largest_magnitude(const float *x, int n) {
     int32_t largest = 0;
-    for (int i = 0; i < n; i++) {
+    int i = 0;
+#ifdef REGISTER_IS_PANEL
+    i16 most[2] = {zero16(), zero16()};
+    for (; i + 2 * PANEL <= n; i += 2 * PANEL)
+        for (int j = 0; j < 2; j++) most[j] = larger_magnitude16(most[j], load16(x + i + j * PANEL));
+    largest = MAX(largest_integer16(most[0]), largest_integer16(most[1]));
+#endif
+    for (; i < n; i++) {
         int32_t bits;
         memcpy(&bits, x + i, 4);
         largest = MAX(largest, bits & INT32_MAX);
@@ -259,8 +270,12 @@ static float quantise_row(const Linear *layer, const float *restrict x, uint8_t 
     const int n = layer->d_in, zero = layer->zero_point, steps = MAX_INPUT - zero;
     const float largest = largest_magnitude(x, n), quotient = steps / largest;
     const float inverse = isfinite(quotient) ? quotient : 0; /* for zeros and NaN */
-    for (int i = 0; i < n; i++) levels[i] = (uint8_t)((int)rintf(x[i] * inverse) + zero);
-    for (int i = n; i < layer->depth; i++) levels[i] = 0;
+    int i = 0;
+#ifdef REGISTER_IS_PANEL
+    for (; i + PANEL <= n; i += PANEL) store_levels16(levels + i, mul16(load16(x + i), set16(inverse)), zero);
+#endif
+    for (; i < n; i++) levels[i] = (uint8_t)((int)rintf(x[i] * inverse) + zero);
+    for (; i < layer->depth; i++) levels[i] = 0;
     return largest / steps;
 }
 
@@ -276,36 +291,46 @@ INLINE void store_panel(const Linear *layer, int panel, f16 values, float *y) {
     }
 }
 
-/* Converts the sums of a row and a panel to outputs. */
-INLINE void int8_epilogue(const Product *product, int row, int panel, i16 sums, f16 scales, f16 bias) {
-    const f16 scale = mul16(set16(product->x_scales[row]), scales);
-    f16 value = fma16(minus16(sums, product->layer->compensation + panel * PANEL), scale, bias);
-    if (product->kind == RELU) value = max16(set16(0), value);
-    store_panel(product->layer, panel, value, product->y + row * product->y_stride);
-}
-
+/* The sums are stored before they become outputs: kept in registers, gcc would move them in every iteration. */
 INLINE void int8_tile(const int MR, const int P, const Product *product, int row, int panel) {
     const Linear *layer = product->layer;
-    const int64_t depth = layer->depth;
-    const int8_t *w = layer->quantised + panel * PANEL * depth;
+    const int64_t depth = layer->depth, size = P * PANEL * depth;
+    const int8_t *w = layer->quantised + panel * PANEL * depth, *end = w + PANEL * depth;
     const uint8_t *x = (const uint8_t *)product->x + row * depth;
     i16 total[MAX_TILE_ROWS][4], sums[MAX_TILE_ROWS][4];
     UNROLL(MAX_TILE_ROWS)
     for (int r = 0; r < MR; r++)
         UNROLL(4)
         for (int p = 0; p < P; p++) total[r][p] = zero16();
-    for (int64_t k = 0; k < depth; k += GROUP) add_products(MR, P, total, x + k, depth, w + k * PANEL);
+    const int8_t *next = w + (P == 1 ? NEAR : size + row * size / product->rows);
+    const int64_t step = LINE * (P == 1 ? 4 : (4 * P * MR + product->rows - 1) / product->rows);
+    for (; w < end; x += GROUP, w += GROUP * PANEL, next += step) {
+        for (int64_t i = 0; i < step; i += LINE) __builtin_prefetch(next + i, 0, 2); /* to L2 */
+        add_products(MR, P, total, x, depth, w);
+    }
     sums_by_row(MR, P, total);
     UNROLL(MAX_TILE_ROWS)
     for (int r = 0; r < MR; r++)
         UNROLL(4)
         for (int p = 0; p < P; p++) sums[r][p] = total[r][p];
     COMPILER_BARRIER(sums);
+    const int n = panel * PANEL, count = MIN(P * PANEL, layer->d_out - n);
+    float room[MAX_TILE_ROWS * 4 * PANEL], *to = product->y + row * product->y_stride + n;
+    float *y = count == P * PANEL ? to : room; /* the last panel may be padded */
+    const int64_t stride = y == to ? product->y_stride : P * PANEL;
+    const f16 least = set16(product->kind == RELU ? 0 : -INFINITY);
+    UNROLL(4)
     for (int p = 0; p < P; p++) {
-        const int n = (panel + p) * PANEL;
-        const f16 scales = load16(layer->scales + n), bias = load16(layer->bias + n);
-        for (int r = 0; r < MR; r++) int8_epilogue(product, row + r, panel + p, sums[r][p], scales, bias);
+        const int from = n + p * PANEL;
+        const f16 scales = load16(layer->scales + from), bias = load16(layer->bias + from);
+        UNROLL(MAX_TILE_ROWS)
+        for (int r = 0; r < MR; r++) {
+            const f16 scale = mul16(set16(product->x_scales[row + r]), scales);
+            const f16 value = fma16(minus16(sums[r][p], layer->compensation + from), scale, bias);
+            store16(y + r * stride + p * PANEL, max16(least, value));
+        }
     }
+    for (int r = 0; y == room && r < MR; r++) memcpy(to + r * product->y_stride, room + r * stride, 4 * (size_t)count);
 }
 
 TILES(int8, 1) TILES(int8, 2) TILES(int8, 4)

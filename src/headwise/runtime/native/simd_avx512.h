@@ -41,6 +41,16 @@ INLINE f16 minus16(i16 sums, const int32_t *numbers) {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(sums, _mm512_loadu_si512(numbers)));
 }
 
+/* For `quantise_row`. */
+INLINE i16 larger_magnitude16(i16 most, f16 x) {
+    return _mm512_max_epi32(most, _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(INT32_MAX)));
+}
+INLINE int32_t largest_integer16(i16 x) { return _mm512_reduce_max_epi32(x); }
+INLINE void store_levels16(uint8_t *to, f16 x, int zero) {
+    const i16 levels = _mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(zero));
+    _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8(levels));
+}
+
 /* `vpdpbusd` multiplies and adds four neighbours in 32 bits. With few sums, those of a group are computed separately to avoid
    waiting for each other. */
 INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
@@ -49,11 +59,7 @@ INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint
     for (int g = 0; g < GROUP / 4; g++) {
         i16 weights[4];
         UNROLL(4)
-        for (int p = 0; p < P; p++) {
-            const int8_t *at = w + PANEL * (p * depth + 4 * g);
-            weights[p] = _mm512_load_si512(at);
-            if (P > 1) __builtin_prefetch(at + P * PANEL * depth, 0, 2); /* prefetch the next panels to L2 */
-        }
+        for (int p = 0; p < P; p++) weights[p] = _mm512_load_si512(w + PANEL * (p * depth + 4 * g));
         UNROLL(MAX_TILE_ROWS)
         for (int r = 0; r < ROWS; r++) {
             int32_t four;
