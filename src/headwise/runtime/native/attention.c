@@ -70,6 +70,12 @@ typedef struct Matrix {
     int64_t head, row;
 } Matrix;
 
+/* The second factor of a product; `first` is where it starts in x. */
+typedef struct Factor {
+    Cached x;
+    int64_t first, head, row;
+} Factor;
+
 typedef struct Result {
     float *x;
     int64_t head, row;
@@ -84,7 +90,8 @@ typedef struct Result {
 #endif
 
 /* ROWS rows of HEADS heads by P panels of c; by eight columns if P is 0. */
-INLINE void multiply_tile(const int HEADS, const int ROWS, const int P, Matrix a, Matrix b, int depth, Result c) {
+INLINE void multiply_tile(const int HALF, const int HEADS, const int ROWS, const int P, Matrix a, Factor b, int depth,
+                          Result c) {
     f16 total[SUMS][2];
     f8 narrow[SUMS];
     UNROLL(8)
@@ -96,10 +103,12 @@ INLINE void multiply_tile(const int HEADS, const int ROWS, const int P, Matrix a
         UNROLL(8)
         for (int i = 0; i < HEADS * ROWS; i++) {
             const int h = i / ROWS, r = i % ROWS;
-            const float factor = a.x[h * a.head + r * a.row + k], *row = b.x + h * b.head + k * b.row;
-            if (!P) narrow[i] = fma8(set8(factor), load8(row), narrow[i]);
+            const float factor = a.x[h * a.head + r * a.row + k];
+            const int64_t row = b.first + h * b.head + k * b.row;
+            if (!P) narrow[i] = fma8(set8(factor), read8(b.x.numbers, row, HALF), narrow[i]);
             UNROLL(2)
-            for (int p = 0; p < P; p++) total[i][p] = fma16(set16(factor), load16(row + 16 * p), total[i][p]);
+            for (int p = 0; p < P; p++)
+                total[i][p] = fma16(set16(factor), read16(b.x.numbers, row + 16 * p, HALF), total[i][p]);
         }
     }
     UNROLL(8)
@@ -111,23 +120,24 @@ INLINE void multiply_tile(const int HEADS, const int ROWS, const int P, Matrix a
     }
 }
 
-INLINE void multiply_rows(const int HEADS, const int ROWS, const int P, Matrix a, Matrix b, int depth, Result c, int width) {
+INLINE void multiply_rows(const int HALF, const int HEADS, const int ROWS, const int P, Matrix a, Factor b, int depth,
+                          Result c, int width) {
     int n = 0;
-    for (; P == 2 && n + 32 <= width; n += 32, b.x += 32, c.x += 32) multiply_tile(HEADS, ROWS, 2, a, b, depth, c);
-    for (; n + 16 <= width; n += 16, b.x += 16, c.x += 16) multiply_tile(HEADS, ROWS, 1, a, b, depth, c);
-    if (n < width) multiply_tile(HEADS, ROWS, 0, a, b, depth, c);
+    for (; P == 2 && n + 32 <= width; n += 32, b.first += 32, c.x += 32) multiply_tile(HALF, HEADS, ROWS, 2, a, b, depth, c);
+    for (; n + 16 <= width; n += 16, b.first += 16, c.x += 16) multiply_tile(HALF, HEADS, ROWS, 1, a, b, depth, c);
+    if (n < width) multiply_tile(HALF, HEADS, ROWS, 0, a, b, depth, c);
 }
 
-/* c = a b for each head, like `multiply`. */
-static void multiply_heads(int heads, int rows, Matrix a, Matrix b, int depth, Result c, int width) {
+INLINE void multiply_numbers(const int HALF, int heads, int rows, Matrix a, Factor b, int depth, Result c, int width) {
     for (int r = 0, height; r < rows; r += height, a.x += height * a.row, c.x += height * c.row) {
         const int left = rows - r, wide = width >= 32;
         height = left >= TALL && !(wide && SUMS > 4) ? TALL : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        Matrix x = a, y = b;
+        Matrix x = a;
+        Factor y = b;
         Result z = c;
 #define TILES(HEADS, ROWS, P) \
-    for (; h + HEADS <= heads; h += HEADS, x.x += HEADS * x.head, y.x += HEADS * y.head, z.x += HEADS * z.head) \
-        multiply_rows(HEADS, ROWS, P, x, y, depth, z, width);
+    for (; h + HEADS <= heads; h += HEADS, x.x += HEADS * x.head, y.first += HEADS * y.head, z.x += HEADS * z.head) \
+        multiply_rows(HALF, HEADS, ROWS, P, x, y, depth, z, width);
         int h = 0;
         if (height == TALL) {
             TILES(1, TALL, 1)
@@ -145,9 +155,20 @@ static void multiply_heads(int heads, int rows, Matrix a, Matrix b, int depth, R
     }
 }
 
+/* c = a b for each head, like `multiply`. */
+static __attribute__((noinline)) void multiply_heads(int heads, int rows, Matrix a, Factor b, int depth, Result c, int width) {
+    if (b.x.half) multiply_numbers(1, heads, rows, a, b, depth, c, width);
+    else multiply_numbers(0, heads, rows, a, b, depth, c, width);
+}
+
+void multiply_cached(int rows, const float *a, int64_t a_stride, Cached b, int64_t b_stride, int depth, float *c,
+                     int64_t c_stride, int width) {
+    multiply_heads(1, rows, (Matrix){a, 0, a_stride}, (Factor){b, 0, 0, b_stride}, depth, (Result){c, 0, c_stride}, width);
+}
+
 void multiply(int rows, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int depth, float *c,
               int64_t c_stride, int width) {
-    multiply_heads(1, rows, (Matrix){a, 0, a_stride}, (Matrix){b, 0, b_stride}, depth, (Result){c, 0, c_stride}, width);
+    multiply_cached(rows, a, a_stride, (Cached){b, 0}, b_stride, depth, c, c_stride, width);
 }
 
 void transpose(const float *rows, int64_t stride, int length, int width, float *to) {
@@ -165,7 +186,8 @@ void transpose(const float *rows, int64_t stride, int length, int width, float *
 /* --- Attention for decoding --- */
 
 typedef struct Attend {
-    const float *q, *keys, *values;
+    const float *q;
+    Cached keys, values;
     float *scores, *out;
     int64_t q_stride, v_stride, out_stride;
     int heads, queries, d_k, d_v, length;
@@ -176,8 +198,8 @@ static void attend_heads(void *data, int part, int parts) {
     const Attend *s = data;
     const int first = s->heads * part / parts, heads = s->heads * (part + 1) / parts - first;
     const int width = round_up(s->length), side = SCORE_ROWS * width, d_k = s->d_k, d_v = s->d_v;
-    const Matrix keys = {s->keys + (int64_t)first * d_k * width, (int64_t)d_k * width, width};
-    const Matrix values = {s->values + first * d_v, d_v, s->v_stride};
+    const Factor keys = {s->keys, (int64_t)first * d_k * width, (int64_t)d_k * width, width};
+    const Factor values = {s->values, first * d_v, d_v, s->v_stride};
     float *scores = s->scores + (int64_t)first * side;
     for (int row = 0; row < s->queries; row += SCORE_ROWS) {
         const int count = MIN(SCORE_ROWS, s->queries - row);
@@ -189,7 +211,7 @@ static void attend_heads(void *data, int part, int parts) {
     }
 }
 
-void attend(int heads, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
+void attend(int heads, int queries, const float *q, int64_t q_stride, int d_k, Cached keys, Cached values,
             int64_t v_stride, int d_v, int length, float *scores, float *out, int64_t out_stride) {
     Attend all = {q, keys, values, scores, out, q_stride, v_stride, out_stride, heads, queries, d_k, d_v, length};
     const int parts = parts_for((int64_t)heads * queries * length * (d_k + d_v));

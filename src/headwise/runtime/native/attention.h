@@ -6,6 +6,15 @@
 
 #include "products.h"
 
+/* Numbers in float32, or in bfloat16 if `half`, such as keys or values in a cache. */
+typedef struct Cached {
+    const void *numbers;
+    int half;
+} Cached;
+
+/* From number i on. */
+INLINE Cached cached_from(Cached x, int64_t i) { return (Cached){(const char *)x.numbers + i * (x.half ? 2 : 4), x.half}; }
+
 /* The maximum of x, ignoring NaN; -inf if x is empty. */
 float maximum(const float *x, int n);
 
@@ -23,6 +32,10 @@ void softmax(float *x, int n, int width);
 void multiply(int rows, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int depth, float *c,
               int64_t c_stride, int width);
 
+/* The same with b from a cache. */
+void multiply_cached(int rows, const float *a, int64_t a_stride, Cached b, int64_t b_stride, int depth, float *c,
+                     int64_t c_stride, int width);
+
 /* Transposes rows (length, width), `stride` apart, to (width, rounded length), padded with 0. */
 void transpose(const float *rows, int64_t stride, int length, int width, float *to);
 
@@ -30,7 +43,7 @@ void transpose(const float *rows, int64_t stride, int length, int width, float *
 
 /* Some heads of one sentence: queries and values d_k and d_v apart, keys transposed, one head after the other; `scores` has
    memory for SCORE_ROWS rows of each. */
-void attend(int heads, int queries, const float *q, int64_t q_stride, int d_k, const float *keys, const float *values,
+void attend(int heads, int queries, const float *q, int64_t q_stride, int d_k, Cached keys, Cached values,
             int64_t v_stride, int d_v, int length, float *scores, float *out, int64_t out_stride);
 
 /* A packed batch: the queries of sentence i start at row `queries[i]`, its keys at row `keys[i]`; both arrays have one more

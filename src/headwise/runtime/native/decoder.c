@@ -25,11 +25,16 @@ static int hypotheses(int rows, const int32_t *positions, const int32_t *sentenc
     return n;
 }
 
+/* Stores `n` numbers in a cache, from number `at` on. */
+static void store_cached(const Decoding *s, void *cache, int64_t at, const float *x, int n) {
+    convert(x, 0, n, (char *)cache + cached_size(s) * at, s->half);
+}
+
 /* Projects `rows` rows to queries, keys and values, and adds the keys and values to the cache. */
 static int project_heads(Decoding *s, int layer, int rows, const int32_t *positions) {
     const Attention *a = &s->model->decoder[layer].self;
     const int q_width = a->heads * a->d_k, k_width = a->kv_heads * a->d_k, v_width = a->kv_heads * a->d_v, width = a->in->d_out;
-    float *qkv = s->wide.bytes, *keys = s->self_k[layer], *values = s->self_v[layer];
+    float *qkv = s->wide.bytes;
     const float *in = sublayer_input(s->model, &a->norm, s->x.bytes, s->h.bytes, rows);
     TRY(linear_forward(a->in, in, rows, padded_width(s->model), qkv, width, NONE, &s->scratch));
     for (int r = 0; r < rows; r++) {
@@ -38,8 +43,8 @@ static int project_heads(Decoding *s, int layer, int rows, const int32_t *positi
         norm_heads(&a->k_norm, row + q_width, a->kv_heads, a->d_k, a->norm_width);
         scale_queries(a, row, width, 1);
         rotate(&s->model->rotary, positions[r], row, a->heads + a->kv_heads, a->d_k);
-        memcpy(keys + (s->n_slots + r) * k_width, row + q_width, 4 * (size_t)k_width);
-        memcpy(values + (s->n_slots + r) * v_width, row + q_width + k_width, 4 * (size_t)v_width);
+        store_cached(s, s->self_k[layer], (s->n_slots + r) * k_width, row + q_width, k_width);
+        store_cached(s, s->self_v[layer], (s->n_slots + r) * v_width, row + q_width + k_width, v_width);
     }
     return 0;
 }
@@ -49,15 +54,16 @@ int decoder_attention(Decoding *s, int layer, int rows, const int32_t *positions
     TRY(project_heads(s, layer, rows, positions));
     const Attention *a = &s->model->decoder[layer].self;
     const int out_width = a->heads * a->d_v, width = a->in->d_out;
-    const float *q = s->wide.bytes, *keys = s->self_k[layer], *values = s->self_v[layer];
+    const float *q = s->wide.bytes;
+    const Cached keys = cached(s, s->self_k[layer]), values = cached(s, s->self_v[layer]);
     for (int r = 0, count; r < rows; r += MAX(1, count)) {
         if (is_cancelled(&s->scratch)) return CANCELLED;
         float *scores = s->scores.bytes, *out = (float *)s->context.bytes + (int64_t)r * out_width;
         const int64_t prompt = s->n_prompt_slots ? s->prompt_offsets[sentences[r]] : 0;
         count = prompt_rows(s, rows - r, positions + r, sentences + r);
         if (count) {
-            attend_to_prompt(a, count, q + (int64_t)r * width, width, keys + prompt * a->kv_heads * a->d_k,
-                             values + prompt * a->kv_heads * a->d_v, positions[r], scores, out);
+            attend_to_prompt(a, count, q + (int64_t)r * width, width, cached_from(keys, prompt * a->kv_heads * a->d_k),
+                             cached_from(values, prompt * a->kv_heads * a->d_v), positions[r], scores, out);
             continue;
         }
         count = hypotheses(rows - r, positions + r, sentences + r);
@@ -80,8 +86,8 @@ int cross_attention(Decoding *s, int layer, int rows, const int32_t *sentences) 
         const int sentence = sentences[r], length = s->lengths[sentence];
         if (is_cancelled(&s->scratch)) return CANCELLED;
         for (next = r + 1; next < rows && sentences[next] == sentence; next++) {}
-        const float *keys = s->cross_k[layer] + s->offsets[sentence] * k_width;
-        const float *values = s->cross_v[layer] + s->offsets[sentence] * v_width;
+        const Cached keys = cached_from(cached(s, s->cross_k[layer]), s->offsets[sentence] * k_width);
+        const Cached values = cached_from(cached(s, s->cross_v[layer]), s->offsets[sentence] * v_width);
         const int queries = next - r;
         attend(a->heads, queries, q + (int64_t)r * k_width, k_width, a->d_k, keys, values, v_width, a->d_v, length,
                s->scores.bytes, context + (int64_t)r * v_width, v_width);
@@ -98,11 +104,13 @@ int project_memory(Decoding *s, const float *memory, int first, int sentences, i
         TRY(linear_forward(a->memory, memory, rows, padded_width(m), kv, width, NONE, &s->scratch));
         for (int i = first; i < first + sentences; i++) {
             const int length = s->lengths[i], wide = round_up(length);
-            float *keys = s->cross_k[l] + s->offsets[i] * k_width, *values = s->cross_v[l] + s->offsets[i] * v_width;
-            for (int h = 0; h < a->heads; h++)
-                transpose(kv + h * a->d_k, width, length, a->d_k, keys + (int64_t)h * a->d_k * wide);
+            float *turned = s->keys.bytes;
+            for (int h = 0; h < a->heads; h++) {
+                transpose(kv + h * a->d_k, width, length, a->d_k, turned);
+                store_cached(s, s->cross_k[l], s->offsets[i] * k_width + (int64_t)h * a->d_k * wide, turned, a->d_k * wide);
+            }
             for (int t = 0; t < length; t++)
-                memcpy(values + (int64_t)t * v_width, kv + t * width + k_width, 4 * (size_t)v_width);
+                store_cached(s, s->cross_v[l], (s->offsets[i] + t) * v_width, kv + t * width + k_width, v_width);
             kv += (int64_t)length * width;
         }
     }
@@ -111,15 +119,19 @@ int project_memory(Decoding *s, const float *memory, int first, int sentences, i
 
 /* --- The cache --- */
 
-/* At least `capacity` rows of a width, which is lowered to the rows of the new buffer. */
-static int grow_buffer(float **buffer, int64_t used, int64_t capacity, int64_t width, int64_t *least) {
-    float *bigger = take_floats(capacity * width);
+/* At least `capacity` rows of so many bytes; `least` is lowered to the rows of the new buffer. */
+static int grow_buffer(void **buffer, int64_t used, int64_t capacity, int64_t size, int64_t *least) {
+    void *bigger = take_block(capacity * size);
     if (!bigger) return OUT_OF_MEMORY;
-    if (used) memcpy(bigger, *buffer, 4 * (size_t)(used * width));
+    if (used) memcpy(bigger, *buffer, (size_t)(used * size));
     give_block(*buffer);
     *buffer = bigger;
-    *least = MIN(*least, block_size(bigger) / 4 / width);
+    *least = MIN(*least, block_size(bigger) / size);
     return 0;
+}
+
+static void move_row(void *cache, int64_t to, int64_t from, int64_t size) {
+    memcpy((char *)cache + to * size, (char *)cache + from * size, (size_t)size);
 }
 
 /* Frees slots: `to` has the new index of each, -1 for those to free. */
@@ -127,11 +139,10 @@ static void compact_cache(Decoding *s, const int32_t *to, int64_t kept) {
     const Transformer *m = s->model;
     for (int l = 0; l < m->n_decoder_layers; l++) {
         const Attention *a = &m->decoder[l].self;
-        const int64_t k_width = (int64_t)a->kv_heads * a->d_k, v_width = (int64_t)a->kv_heads * a->d_v;
         for (int64_t i = 0; i < s->n_slots; i++) {
             if (to[i] < 0 || to[i] == i) continue;
-            memcpy(s->self_k[l] + to[i] * k_width, s->self_k[l] + i * k_width, 4 * (size_t)k_width);
-            memcpy(s->self_v[l] + to[i] * v_width, s->self_v[l] + i * v_width, 4 * (size_t)v_width);
+            move_row(s->self_k[l], to[i], i, (int64_t)cached_size(s) * a->kv_heads * a->d_k);
+            move_row(s->self_v[l], to[i], i, (int64_t)cached_size(s) * a->kv_heads * a->d_v);
         }
     }
     s->n_slots = kept;
@@ -141,10 +152,10 @@ int grow_cache(Decoding *s, int64_t capacity) {
     int64_t least = 2 * capacity; /* a kept block may be larger than needed, which saves growing it later */
     for (int l = 0; l < s->model->n_decoder_layers; l++) {
         const Attention *a = &s->model->decoder[l].self;
-        const int64_t k_width = (int64_t)a->kv_heads * a->d_k, v_width = (int64_t)a->kv_heads * a->d_v;
+        const int64_t rows = (int64_t)cached_size(s) * a->kv_heads;
         if (is_cancelled(&s->scratch)) return CANCELLED;
-        TRY(grow_buffer(&s->self_k[l], s->n_slots, capacity, k_width, &least));
-        TRY(grow_buffer(&s->self_v[l], s->n_slots, capacity, v_width, &least));
+        TRY(grow_buffer(&s->self_k[l], s->n_slots, capacity, rows * a->d_k, &least));
+        TRY(grow_buffer(&s->self_v[l], s->n_slots, capacity, rows * a->d_v, &least));
     }
     s->capacity = least;
     return 0;

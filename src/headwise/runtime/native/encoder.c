@@ -47,8 +47,8 @@ int encoder_attention(Decoding *s, const Attention *a, const int32_t *lengths, i
         }
         for (int first = 0; !relative && first < length; first += QUERIES) {
             if (is_cancelled(&s->scratch)) return CANCELLED;
-            attend(a->heads, MIN(QUERIES, length - first), qkv + (int64_t)first * width, width, a->d_k, keys,
-                   qkv + 2 * k_width, width, a->d_v, length, s->scores.bytes, context + (int64_t)first * v_width, v_width);
+            attend(a->heads, MIN(QUERIES, length - first), qkv + (int64_t)first * width, width, a->d_k, (Cached){keys, 0},
+                   (Cached){qkv + 2 * k_width, 0}, width, a->d_v, length, s->scores.bytes, context + (int64_t)first * v_width, v_width);
         }
         qkv += (int64_t)length * width;
         context += (int64_t)length * v_width;

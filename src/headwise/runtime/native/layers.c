@@ -121,6 +121,7 @@ int reserve_activations(Decoding *s, int64_t rows, int length) {
             if (!side || !layer->cross.in) continue;
             wide = MAX(wide, MAX(layer->cross.in->d_out, layer->cross.memory->d_out));
             context = MAX(context, (int64_t)layer->cross.heads * layer->cross.d_v);
+            keys = MAX(keys, (int64_t)layer->cross.d_k);
             heads = MAX(heads, layer->cross.heads);
         }
     }

@@ -72,7 +72,10 @@ int project_memory(Decoding *s, const float *memory, int first, int sentences, i
 /* Memory for `held` slots of the cache. Returns 0, OUT_OF_MEMORY or CANCELLED. */
 int grow_cache(Decoding *s, int64_t held);
 
-/* Aligned memory; NULL if there is none. */
-static inline float *take_floats(int64_t count) { return take_block(4 * count); }
+/* The bytes of a number in the cache. */
+static inline int cached_size(const Decoding *s) { return s->half ? 2 : 4; }
+
+/* Numbers of a cache. */
+static inline Cached cached(const Decoding *s, const void *numbers) { return (Cached){numbers, s->half}; }
 
 #endif

@@ -45,13 +45,13 @@ static const Walk *walk_of(const Reader *r, int decoder, int layer) {
 
 /* Weights of all heads to `weights` (head, queries, length), and scores and weights of one head to `to`, one query at a
    time. Keys are transposed, one head after the other. */
-static void record_weights(Decoding *s, const Attention *a, const float *q, int64_t stride, int queries, const float *keys,
+static void record_weights(Decoding *s, const Attention *a, const float *q, int64_t stride, int queries, Cached keys,
                            int length, float *weights, int head, const AttentionSteps *to) {
     const int wide = round_up(length), walked = to->scores || to->weights;
     float *scores = s->scores.bytes;
-    for (int h = 0; h < a->heads; h++, q += a->d_k, keys += (int64_t)a->d_k * wide)
+    for (int h = 0; h < a->heads; h++, q += a->d_k, keys = cached_from(keys, (int64_t)a->d_k * wide))
         for (int r = 0; (weights || (walked && h == head)) && r < queries; r++) {
-            multiply(1, q + r * stride, stride, keys, wide, a->d_k, scores, wide, wide);
+            multiply_cached(1, q + r * stride, stride, keys, wide, a->d_k, scores, wide, wide);
             if (h == head) record(to->scores, (int64_t)r * length, scores, length);
             softmax(scores, length, wide);
             if (h == head) record(to->weights, (int64_t)r * length, scores, length);
@@ -60,7 +60,7 @@ static void record_weights(Decoding *s, const Attention *a, const float *q, int6
 }
 
 /* The same for the only target and its keys in the cache, without windows. */
-static void record_cached_weights(Decoding *s, const Attention *a, const float *keys, const int32_t *slots_in_order, int rows,
+static void record_cached_weights(Decoding *s, const Attention *a, Cached keys, const int32_t *slots_in_order, int rows,
                                   float *weights, int head, const AttentionSteps *to) {
     const float *q = s->wide.bytes;
     float *scores = s->scores.bytes;
@@ -119,13 +119,22 @@ static int walk_attention(Reader *r, const Attention *a, int rows, int head, con
     return 0;
 }
 
+static float cached_number(const Decoding *s, const void *cache, int64_t at) {
+    float number;
+    convert((const char *)cache + cached_size(s) * at, s->half, 1, &number, 0);
+    return number;
+}
+
 /* Keys and values of the only source. */
 static void walk_memory(const Decoding *s, const Attention *a, int layer, int head, const AttentionSteps *to) {
     const int length = s->lengths[0], wide = round_up(length);
-    const float *keys = s->cross_k[layer] + (int64_t)head * a->d_k * wide;
+    const int64_t keys = (int64_t)head * a->d_k * wide, values = head * a->d_v, v_width = a->heads * a->d_v;
     for (int t = 0; to->keys && t < length; t++)
-        for (int i = 0; i < a->d_k; i++) to->keys[(int64_t)t * a->d_k + i] = keys[(int64_t)i * wide + t];
-    record_rows(to->values, s->cross_v[layer] + head * a->d_v, a->heads * a->d_v, length, a->d_v);
+        for (int i = 0; i < a->d_k; i++)
+            to->keys[(int64_t)t * a->d_k + i] = cached_number(s, s->cross_k[layer], keys + (int64_t)i * wide + t);
+    for (int t = 0; to->values && t < length; t++)
+        for (int i = 0; i < a->d_v; i++)
+            to->values[(int64_t)t * a->d_v + i] = cached_number(s, s->cross_v[layer], values + t * v_width + i);
 }
 
 static int walk_feed_forward(Reader *r, const FeedForward *f, int rows, const Walk *to) {
@@ -180,7 +189,7 @@ static int read_source(Reader *r, const int32_t *tokens, int rows) {
         record_states(m, walk->input, s->x.bytes, rows);
         keep_input(r, rows);
         TRY(encoder_attention(s, a, s->lengths, 1, rows));
-        record_weights(s, a, s->wide.bytes, a->in->d_out, rows, s->keys.bytes, rows,
+        record_weights(s, a, s->wide.bytes, a->in->d_out, rows, (Cached){s->keys.bytes, 0}, rows,
                        next_layer(&r->to.encoder, (int64_t)a->heads * rows * rows), walk->head, &walk->self);
         if (walk->memory) TRY(walk_attention(r, a, rows, walk->head, &walk->self));
         keep_input(r, rows);
@@ -201,7 +210,7 @@ static int record_cross(Reader *r, int layer, int rows, const int32_t *lengths) 
     const Walk *walk = walk_of(r, 1, layer);
     for (int i = 0; i < s->sentences; q += (int64_t)lengths[i++] * width) {
         const int64_t count = (int64_t)a->heads * lengths[i] * s->lengths[i];
-        record_weights(s, a, q, width, lengths[i], s->cross_k[layer] + s->offsets[i] * width, s->lengths[i],
+        record_weights(s, a, q, width, lengths[i], cached_from(cached(s, s->cross_k[layer]), s->offsets[i] * width), s->lengths[i],
                        layer < r->to.first ? NULL : next_layer(&r->to.cross, count), walk->head, &walk->cross);
     }
     if (!walk->memory) return 0;
@@ -234,7 +243,7 @@ static int read_targets(Reader *r, const int32_t *tokens, const int32_t *lengths
         record_states(m, walk->input, x, rows);
         keep_input(r, rows);
         TRY(decoder_attention(s, l, rows, positions, sentences, paths, longest));
-        record_cached_weights(s, a, s->self_k[l], positions, rows,
+        record_cached_weights(s, a, cached(s, s->self_k[l]), positions, rows,
                               next_layer(&r->to.decoder, (int64_t)a->heads * rows * rows), walk->head, &walk->self);
         if (walk->memory) TRY(walk_attention(r, a, rows, walk->head, &walk->self));
         if (m->decoder[l].cross.in) {

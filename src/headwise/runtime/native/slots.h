@@ -5,6 +5,7 @@
 #ifndef HEADWISE_SLOTS_H
 #define HEADWISE_SLOTS_H
 
+#include "attention.h"
 #include "transformer.h"
 
 #define BLOCK 4 /* queries that are computed together, at most SCORE_ROWS */
@@ -21,17 +22,17 @@ typedef struct Slots {
 /* `count` rows, at most BLOCK, of one sentence at the same position: attention of all heads to the positions up to their own,
    or to the last `window` of them. Keys and values at the beginning of all paths are read once. In `scores` every head of a
    row has the weights of `round_up` keys. */
-void attend_to_paths(const Attention *a, int count, const float *q, int64_t q_stride, const float *keys, const float *values,
+void attend_to_paths(const Attention *a, int count, const float *q, int64_t q_stride, Cached keys, Cached values,
                      const Slots *slots, int position, float *scores, float *out);
 
 /* The first half of it, scores before the softmax. Returns the number of positions at which all paths have the same slots. */
-int score_paths(const Attention *a, int count, const float *q, int64_t q_stride, const float *keys, const Slots *slots,
+int score_paths(const Attention *a, int count, const float *q, int64_t q_stride, Cached keys, const Slots *slots,
                 int position, float *scores);
 
 /* `count` rows, at most BLOCK, of a prompt whose keys and values start at `keys` and `values`; the first one is at `position`.
    Rows of queries are `q_stride` numbers apart, those of `out` heads * d_v. Both functions use memory for the scores of
    SCORE_ROWS rows of each head, with 8 more than `round_up` keys. */
-void attend_to_prompt(const Attention *a, int count, const float *q, int64_t q_stride, const float *keys, const float *values,
+void attend_to_prompt(const Attention *a, int count, const float *q, int64_t q_stride, Cached keys, Cached values,
                       int position, float *scores, float *out);
 
 #endif

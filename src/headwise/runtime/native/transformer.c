@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static float **new_layer_buffers(int layers) { return calloc(layers + 1, sizeof(float *)); }
+static void **new_layer_buffers(int layers) { return calloc(layers + 1, sizeof(void *)); }
 
 Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sentences, const atomic_int *stop) {
     Decoding *s = calloc(1, sizeof(Decoding));
@@ -13,6 +13,8 @@ Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sen
     s->model = model;
     s->sentences = sentences;
     s->scratch.stop = stop;
+    const Numbers numbers = layers ? model->decoder[0].ffn.up->numbers : FLOAT32;
+    s->half = numbers == INT8 || numbers == INT4;
     s->lengths = malloc(sizeof(int) * (sentences + 1));
     s->offsets = malloc(sizeof(int64_t) * (sentences + 1));
     s->cross_k = new_layer_buffers(layers);
@@ -40,8 +42,8 @@ static Decoding *start(const Transformer *model, Sources sources, const int32_t 
     }
     for (int l = 0; complete && l < layers; l++) {
         const Attention *a = &model->decoder[l].cross;
-        s->cross_k[l] = take_floats(total * a->heads * a->d_k);
-        s->cross_v[l] = take_floats(total * a->heads * a->d_v);
+        s->cross_k[l] = take_block(cached_size(s) * total * a->heads * a->d_k);
+        s->cross_v[l] = take_block(cached_size(s) * total * a->heads * a->d_v);
         complete = s->cross_k[l] && s->cross_v[l];
     }
     if (complete && !encode(s, sources, NULL)) return s;

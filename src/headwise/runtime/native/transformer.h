@@ -86,9 +86,10 @@ typedef struct Decoding {
     int *prompt_lengths;
     int64_t *prompt_offsets, n_prompt_slots; /* first slot of each prompt; their number, 0: no prompts */
     float *prompt_states; /* (sentence, d_model), after the last token of each prompt; NULL: no prompts */
-    float **cross_k;    /* of each layer: (sentence, head, d_k, rounded length) */
-    float **cross_v;    /* of each layer: (sentence, rounded length, head, d_v) */
-    float **self_k, **self_v; /* of each layer: (slot, head, d_k or d_v) */
+    int half;           /* whether the cache is in bfloat16, as it is with weights in integers; else it is in float32 */
+    void **cross_k;     /* of each layer: (sentence, head, d_k, rounded length) */
+    void **cross_v;     /* of each layer: (sentence, rounded length, head, d_v) */
+    void **self_k, **self_v; /* of each layer: (slot, head, d_k or d_v) */
     int64_t n_slots, capacity; /* of the cache, and what is allocated */
     Buffer x, h, wide, context, scores, keys, live;
     Scratch scratch;    /* says whether to stop: within some 50 rows of a product all here returns */
