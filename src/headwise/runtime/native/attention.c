@@ -56,10 +56,36 @@ float maximum(const float *x, int n) {
     return largest;
 }
 
+/* Eight numbers from index i on; from index n on they are -inf. */
+INLINE f8 visible8(const float *x, int i, int n) {
+    static const i8 lanes = {0, 1, 2, 3, 4, 5, 6, 7};
+    if (i + 8 <= n) return load8(x + i);
+    const i8 hidden = lanes >= n - i;
+    return add8(select8(~hidden, load8(x + i)), select8(hidden, set8(-INFINITY)));
+}
+
+/* Each pass loads what the pass before it has stored, in the same registers: other sizes would have to wait for it. */
 void softmax(float *x, int n, int width) {
-    for (int i = n; i < width; i++) x[i] = -INFINITY;
-    const f8 factor = set8(1 / exponentials(x, width, maximum(x, width)));
-    for (int i = 0; i < n; i += 8) store8(x + i, mul8(load8(x + i), factor));
+    const int whole = n / 16 * 16;
+    f16 most = set16(-INFINITY), total = set16(0);
+    f8 rest_most = set8(-INFINITY), rest = set8(0);
+    int i = 0;
+    for (; i < whole; i += 16) most = max16(load16(x + i), most); /* in this order NaN is ignored */
+    for (; i < width; i += 8) rest_most = max8(visible8(x, i, n), rest_most);
+    const float largest = reduce_max8(max8(rest_most, max_halves16(most)));
+    for (i = 0; i < whole; i += 16) {
+        const f16 e = exponential16(sub16(load16(x + i), set16(largest)));
+        total = add16(total, e);
+        store16(x + i, e);
+    }
+    for (; i < width; i += 8) {
+        const f8 e = exponential(sub8(visible8(x, i, n), set8(largest)));
+        rest = add8(rest, e);
+        store8(x + i, e);
+    }
+    const float factor = 1 / reduce_add8(add8(add_halves16(total), rest));
+    for (i = 0; i < whole; i += 16) store16(x + i, mul16(load16(x + i), set16(factor)));
+    for (; i < width; i += 8) store8(x + i, mul8(load8(x + i), set8(factor)));
 }
 
 /* --- Products --- */
@@ -92,11 +118,12 @@ typedef struct Result {
 /* ROWS rows of HEADS heads by P panels of c; by eight columns if P is 0. */
 INLINE void multiply_tile(const int HALF, const int HEADS, const int ROWS, const int P, Matrix a, Factor b, int depth,
                           Result c) {
-    f16 total[SUMS][2];
-    f8 narrow[SUMS];
+    f16 total[8][4];
+    f8 narrow[8];
     UNROLL(8)
     for (int i = 0; i < HEADS * ROWS; i++) {
-        total[i][0] = total[i][1] = set16(0);
+        UNROLL(4)
+        for (int p = 0; p < P; p++) total[i][p] = set16(0);
         narrow[i] = set8(0);
     }
     for (int k = 0; k < depth; k++) {
@@ -106,7 +133,7 @@ INLINE void multiply_tile(const int HALF, const int HEADS, const int ROWS, const
             const float factor = a.x[h * a.head + r * a.row + k];
             const int64_t row = b.first + h * b.head + k * b.row;
             if (!P) narrow[i] = fma8(set8(factor), read8(b.x.numbers, row, HALF), narrow[i]);
-            UNROLL(2)
+            UNROLL(4)
             for (int p = 0; p < P; p++)
                 total[i][p] = fma16(set16(factor), read16(b.x.numbers, row + 16 * p, HALF), total[i][p]);
         }
@@ -115,7 +142,7 @@ INLINE void multiply_tile(const int HALF, const int HEADS, const int ROWS, const
     for (int i = 0; i < HEADS * ROWS; i++) {
         float *to = c.x + i / ROWS * c.head + i % ROWS * c.row;
         if (!P) store8(to, narrow[i]);
-        UNROLL(2)
+        UNROLL(4)
         for (int p = 0; p < P; p++) store16(to + 16 * p, total[i][p]);
     }
 }
@@ -123,7 +150,8 @@ INLINE void multiply_tile(const int HALF, const int HEADS, const int ROWS, const
 INLINE void multiply_rows(const int HALF, const int HEADS, const int ROWS, const int P, Matrix a, Factor b, int depth,
                           Result c, int width) {
     int n = 0;
-    for (; P == 2 && n + 32 <= width; n += 32, b.first += 32, c.x += 32) multiply_tile(HALF, HEADS, ROWS, 2, a, b, depth, c);
+    for (; P == 4 && n + 64 <= width; n += 64, b.first += 64, c.x += 64) multiply_tile(HALF, HEADS, ROWS, 4, a, b, depth, c);
+    for (; P >= 2 && n + 32 <= width; n += 32, b.first += 32, c.x += 32) multiply_tile(HALF, HEADS, ROWS, 2, a, b, depth, c);
     for (; n + 16 <= width; n += 16, b.first += 16, c.x += 16) multiply_tile(HALF, HEADS, ROWS, 1, a, b, depth, c);
     if (n < width) multiply_tile(HALF, HEADS, ROWS, 0, a, b, depth, c);
 }
@@ -148,6 +176,9 @@ INLINE void multiply_numbers(const int HALF, int heads, int rows, Matrix a, Fact
             TILES(1, 2, 2)
         } else {
             if (!wide) TILES(SUMS, 1, 1)
+#ifdef REGISTER_IS_PANEL
+            TILES(4, 1, 4)
+#endif
             TILES(2, 1, 2)
             TILES(1, 1, 2)
         }

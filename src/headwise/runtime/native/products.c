@@ -11,7 +11,12 @@
 #define HEADER_SIZE ((sizeof(Linear) + 63) / 64 * 64)
 #define MAX_INPUT 127   /* quantised input */
 #define MAX_GROUP_SUM 258      /* of weights of one sign in a sum: 127 * 258 < 2^15 */
-#define BLOCK_ROWS 48       /* rows computed together, so that inputs stay in L2 */
+/* Rows computed together, so that inputs stay in L2; with AMX the rows of three tiles. */
+#ifdef __AMX_INT8__
+#define BLOCK_ROWS 48
+#else
+#define BLOCK_ROWS 96
+#endif
 /* Tiles prefetch weights: those of the same rows of inputs share the work for the next panels; with few rows, each the
    weights that it will soon need itself. */
 #define LINE 64   /* bytes of a cache line */

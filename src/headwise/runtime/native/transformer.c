@@ -34,19 +34,26 @@ static Decoding *start(const Transformer *model, Sources sources, const int32_t 
     Decoding *s = new_decoding(model, lengths, sentences, stop);
     if (!s) return NULL;
     const int layers = model->n_decoder_layers;
-    int complete = 1;
     int64_t total = 0;
     for (int i = 0; i < sentences; i++) {
         s->offsets[i] = total;
         total += round_up(lengths[i]);
     }
-    for (int l = 0; complete && l < layers; l++) {
+    int64_t size = 0;
+    for (int l = 0; l < layers; l++) {
         const Attention *a = &model->decoder[l].cross;
-        s->cross_k[l] = take_block(cached_size(s) * total * a->heads * a->d_k);
-        s->cross_v[l] = take_block(cached_size(s) * total * a->heads * a->d_v);
-        complete = s->cross_k[l] && s->cross_v[l];
+        size += total * a->heads * (a->d_k + a->d_v);
     }
-    if (complete && !encode(s, sources, NULL)) return s;
+    s->cross = take_block(cached_size(s) * size);
+    Cached next = cached(s, s->cross);
+    for (int l = 0; l < layers; l++) {
+        const Attention *a = &model->decoder[l].cross;
+        s->cross_k[l] = (void *)next.numbers;
+        next = cached_from(next, total * a->heads * a->d_k);
+        s->cross_v[l] = (void *)next.numbers;
+        next = cached_from(next, total * a->heads * a->d_v);
+    }
+    if (s->cross && !encode(s, sources, NULL)) return s;
     headwise_end(s);
     return NULL;
 }
@@ -66,11 +73,10 @@ Decoding *headwise_start_vectors(const Transformer *model, const float *vectors,
 void headwise_end(Decoding *s) {
     if (!s) return;
     for (int l = 0; l < s->model->n_decoder_layers; l++) {
-        if (s->cross_k) give_block(s->cross_k[l]);
-        if (s->cross_v) give_block(s->cross_v[l]);
         if (s->self_k) give_block(s->self_k[l]);
         if (s->self_v) give_block(s->self_v[l]);
     }
+    give_block(s->cross);
     free(s->cross_k);
     free(s->cross_v);
     free(s->self_k);

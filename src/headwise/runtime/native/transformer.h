@@ -87,12 +87,13 @@ typedef struct Decoding {
     int64_t *prompt_offsets, n_prompt_slots; /* first slot of each prompt; their number, 0: no prompts */
     float *prompt_states; /* (sentence, d_model), after the last token of each prompt; NULL: no prompts */
     int half;           /* whether the cache is in bfloat16, as it is with weights in integers; else it is in float32 */
+    void *cross;        /* a block for the next two, which is large enough for huge pages */
     void **cross_k;     /* of each layer: (sentence, head, d_k, rounded length) */
     void **cross_v;     /* of each layer: (sentence, rounded length, head, d_v) */
     void **self_k, **self_v; /* of each layer: (slot, head, d_k or d_v) */
     int64_t n_slots, capacity; /* of the cache, and what is allocated */
     Buffer x, h, wide, context, scores, keys, live;
-    Scratch scratch;    /* says whether to stop: within some 50 rows of a product all here returns */
+    Scratch scratch;    /* says whether to stop: within some 100 rows of a product all here returns */
 } Decoding;
 
 /* Encode sources (concatenated tokens with end tokens). Returns NULL if out of memory or cancelled. `stop` may be NULL. */
