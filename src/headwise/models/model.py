@@ -6,6 +6,7 @@ in `kinds` lists them. Methods that look inside a network are in `introspection`
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,14 @@ METHODS = (  # the methods of all kinds of models; a model has some of them
     *("fill_mask", "embed", "classify", "rerank", "tag", "answer", "label", "caption", "transcribe", "forecast"),
     *("evaluate", "settings"),
 )
+
+
+def refuse_single(texts: object, method: str) -> None:
+    """`UserError` for one text or conversation instead of a list, whose parts would be taken for texts."""
+    if isinstance(texts, str):
+        raise UserError(f"{method} takes a list; write {method}([text]) for a single one")
+    if isinstance(texts, Sequence) and texts and isinstance(texts[0], Mapping):
+        raise UserError(f"{method} takes a list of conversations; write {method}([messages]) for a single one")
 
 
 class Unable(UserError, AttributeError):

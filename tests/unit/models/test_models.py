@@ -16,9 +16,9 @@ import headwise
 from headwise.cli import main
 from headwise.errors import UserError
 from headwise.models.encoding.encoder import MaskedModel
-from headwise.models.language.chat import refuse_single
 from headwise.models.language.language_model import LanguageModel
 from headwise.models.language.output import decode_after
+from headwise.models.model import refuse_single
 from headwise.models.speech.speech_model import LibrarySpeech
 from headwise.models.speech.transcribe import WindowEncoder, detect_language
 from headwise.models.translation.translator import Translator

@@ -36,8 +36,7 @@ from headwise.models.encoding.library_encoder import EncoderNetwork, sigmoid, so
 from headwise.models.encoding.reading import OneOrTwo, TextReader, reader_of, text_reader
 from headwise.models.encoding.vectors import TextEmbedder, pad_id_of
 from headwise.models.introspection import PrunableModel, WalkableModel
-from headwise.models.language.chat import refuse_single
-from headwise.models.model import Model
+from headwise.models.model import Model, refuse_single
 from headwise.runtime.checkpoint.folder import Folder
 from headwise.runtime.checkpoint.trained import CONFIG, noted
 from headwise.runtime.search.translator import clean_text

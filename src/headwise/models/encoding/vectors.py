@@ -15,7 +15,7 @@ from headwise.evaluate.retrieval import RetrievalReport, retrieval_report
 from headwise.models.encoding.embed import embed
 from headwise.models.encoding.library_encoder import EncoderNetwork
 from headwise.models.encoding.sentences import OpenTensors, SentenceSettings, read_sentence_settings
-from headwise.models.language.chat import refuse_single
+from headwise.models.model import refuse_single
 from headwise.runtime.tokenizers.vocabulary import Vocabulary, marks_around
 
 BATCH = 32  # texts in a batch for retrieval

@@ -19,14 +19,6 @@ TEMPLATE = "chat_template.jinja"
 REASONING = ("reasoning_content", "thinking", "reasoning")  # names of the same part of a message; the first is used
 
 
-def refuse_single(texts: object, method: str) -> None:
-    """`UserError` for one text or conversation instead of a list, whose parts would be taken for texts."""
-    if isinstance(texts, str):
-        raise UserError(f"{method} takes a list; write {method}([text]) for a single one")
-    if isinstance(texts, Sequence) and texts and isinstance(texts[0], Mapping):
-        raise UserError(f"{method} takes a list of conversations; write {method}([messages]) for a single one")
-
-
 def render_chat(folder: Path, messages: Messages, answer: bool = True) -> str:
     """The text of a conversation; with `answer` it ends where the model's answer starts.
 

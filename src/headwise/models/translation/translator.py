@@ -21,9 +21,8 @@ from headwise.evaluate.bleu import METRICS
 from headwise.evaluate.report import TranslationReport, evaluate_model
 from headwise.importing import torch_needed
 from headwise.models.introspection import PrunableModel
-from headwise.models.language.chat import refuse_single
 from headwise.models.language.output import Output, output_of
-from headwise.models.model import Model
+from headwise.models.model import Model, refuse_single
 from headwise.models.translation.workers import Loading, translate_in_processes, worth_sharing
 from headwise.runtime.checkpoint.compiled import described
 from headwise.runtime.search.drafts import ModelDraft, draft_from

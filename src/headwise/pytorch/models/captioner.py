@@ -16,8 +16,8 @@ from headwise.contract import Hypothesis, Stop
 from headwise.core.transformer import Transformer
 from headwise.evaluate.captions import CaptionReport, caption_report
 from headwise.models.introspection import InspectableModel, ModelWithLoss
-from headwise.models.language.chat import refuse_single
 from headwise.models.language.output import Output, output_of
+from headwise.models.model import refuse_single
 from headwise.pytorch.data.captions import captions_by_picture, read_captions
 from headwise.pytorch.data.image import Preprocessing, read_image
 from headwise.pytorch.inspect.importance import Example
