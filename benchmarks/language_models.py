@@ -1,6 +1,6 @@
 """Language models compared with CTranslate2 and llama.cpp: a prompt, then a continuation by greedy search.
 
-    python benchmarks/language_models.py MODEL [--gguf FILE] [--threads 1 2] [--turns 5] [--prompt 512] [--length 128]
+    python benchmarks/language_models.py MODEL [--gguf FILE] [--text TEXT] [--threads 1 2] [--turns 5]
 
 MODEL is a folder in the Hugging Face layout, such as SmolLM2-135M-Instruct: `headwise import FILE.gguf a`, then
 `headwise export a MODEL --to hf`. FILE is the same model for llama.cpp, which writes it in each precision itself.
@@ -11,11 +11,13 @@ in 4 bits one for each 32 weights in both (Q4_0). Compile llama.cpp with the ins
 results name: `CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary llama-cpp-python llama-cpp-python`.
 A turn is one prompt of random ids: the seconds until the first token, and those of all further tokens, whose end token
 is suppressed. Ratios are those within a turn. Prompts of CTranslate2 and Headwise give the logits of the last position.
+With `--text`, perplexity is that of its first windows of 512 tokens, each read alone, without the first token of each.
 Writes `results/language-models_*`.
 """
 
 import argparse
 import json
+import math
 import os
 import statistics
 import tempfile
@@ -37,6 +39,8 @@ from headwise.runtime.checkpoint.pretrained_folder import read_pretrained_folder
 
 Result = tuple[float, float, list[int]]  # seconds until the first token, and of the others; the tokens
 Continue = Callable[[list[int], int], Result]
+Loss = Callable[[Sequence[list[int]]], float]
+WINDOW, WINDOWS = 512, machine.pick(24, 1)
 FILE_TYPES = {"float32": 0, "int8": 7, "int4": 2}  # of llama.cpp: F32, Q8_0, Q4_0
 IN_CTRANSLATE2 = ("float32", "int8")
 SPECIAL = {"unk_token": "<0>", "bos_token": "<1>", "eos_token": "<2>"}
@@ -119,6 +123,70 @@ def llama_cpp(file: Path, precision: str, threads: int, ends: Sequence[int]) -> 
 def _last_logits(library: Any, model: Any) -> Any:
     pointer = library.llama_get_logits_ith(model.ctx, -1)
     return np.ctypeslib.as_array(pointer, shape=(model.n_vocab(),))
+
+
+# --- Perplexity: from windows of tokens to the mean negative log-probability of all but their first ones ---
+
+
+def loss_of_ours(folder: Path, precision: str, threads: int) -> Loss:
+    """The compiled library."""
+    stored = read_pretrained_folder(
+        folder, "cpu", "float32", unsupported="the compiled library does not support it"
+    ).stored
+    network = LibraryText(stored.searcher(precision))
+    return lambda windows: -float(np.concatenate(network.log_probs(windows, [1] * len(windows))).mean(dtype=float))
+
+
+def loss_of_ctranslate2(folder: Path, precision: str, threads: int) -> Loss:
+    """CTranslate2."""
+    import ctranslate2 as library
+
+    generator = library.Generator(str(folder / precision), compute_type=precision, intra_threads=threads)
+    names = json.loads((folder / precision / "vocabulary.json").read_text(encoding="utf-8"))
+
+    def loss(windows: Sequence[list[int]]) -> float:
+        scored = generator.score_batch([[names[i] for i in window] for window in windows], max_batch_size=1)
+        return -float(np.mean([value for one in scored for value in one.log_probs]))
+
+    return loss
+
+
+def loss_of_llama_cpp(file: Path, precision: str, threads: int) -> Loss:
+    """llama.cpp."""
+    import llama_cpp as library
+
+    model = library.Llama(str(file), n_ctx=WINDOW, n_batch=WINDOW, n_threads=threads, logits_all=True, verbose=False)
+
+    def loss(windows: Sequence[list[int]]) -> float:
+        found = list[float]()
+        for window in windows:
+            model.reset()
+            model.eval(window)
+            logits = np.array(model.scores[: len(window) - 1], np.float64)
+            largest = logits.max(axis=1)
+            total = largest + np.log(np.exp(logits - largest[:, None]).sum(axis=1))
+            found += (total - logits[np.arange(len(window) - 1), window[1:]]).tolist()
+        return float(np.mean(found))
+
+    return loss
+
+
+def windows_of(text: Path, model: Path) -> list[list[int]]:
+    """The first WINDOWS windows of WINDOW tokens."""
+    import tokenizers
+
+    ids = tokenizers.Tokenizer.from_file(str(model / "tokenizer.json")).encode(text.read_text("utf-8")).ids
+    return [ids[i : i + WINDOW] for i in range(0, WINDOW * WINDOWS, WINDOW)]
+
+
+def perplexities(jobs: dict[str, Any], windows: list[list[int]]) -> dict[str, float]:
+    """Of each contender, one after the other."""
+    found = {}
+    for name, job in jobs.items():
+        worker = Worker(*job, threads=job[-1])
+        found[name] = math.exp(worker(windows).value)
+        worker.close()
+    return found
 
 
 # --- The model in each format ---
@@ -205,6 +273,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, nargs="?", metavar="MODEL", help="folder in the Hugging Face layout")
     parser.add_argument("--gguf", type=Path, metavar="FILE", help="the same model for llama.cpp")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="compute the perplexity of this text, too")
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="(default: 1)")
     parser.add_argument("--turns", type=int, default=machine.pick(5, 1), help="(default: %(default)s)")
     parser.add_argument("--prompt", type=int, default=machine.pick(512, 8), help="tokens (default: %(default)s)")
@@ -222,7 +291,7 @@ def main() -> None:
         draw = np.random.default_rng(1)
         prompts = [draw.integers(10, vocab_size, options.prompt).tolist() for _ in range(options.turns + 1)]
         for threads in options.threads:
-            jobs = {f"Headwise {p}": (ours, model, p, threads) for p in FILE_TYPES}
+            jobs: dict[str, Any] = {f"Headwise {p}": (ours, model, p, threads) for p in FILE_TYPES}
             jobs |= {f"CTranslate2 {p}": (ctranslate2, folder, p, threads) for p in IN_CTRANSLATE2}
             jobs |= {f"llama.cpp {p}": (llama_cpp, file, p, threads, _ends(model)) for p, file in files.items()}
             workers = {name: Worker(*job, threads=threads) for name, job in jobs.items()}
@@ -232,10 +301,19 @@ def main() -> None:
             check(results)
             table += rows(results, threads, options.prompt, options.length)
             data[f"{threads} threads"] = {name: [result[:2] for result in found] for name, found in results.items()}
+        if options.text:
+            jobs = {f"Headwise {p}": (loss_of_ours, model, p, options.threads[-1]) for p in FILE_TYPES}
+            jobs |= {f"CTranslate2 {p}": (loss_of_ctranslate2, folder, p, options.threads[-1]) for p in IN_CTRANSLATE2}
+            jobs |= {f"llama.cpp {p}": (loss_of_llama_cpp, file, p, options.threads[-1]) for p, file in files.items()}
+            data["perplexity"] = perplexities(jobs, windows_of(options.text, model))
     head = ["threads", "contender", "prompt, tokens/s", "continuation, tokens/s"]
     text = machine.table([*head, "prompt: ours is faster by", "continuation: ours is faster by"], table)
     path = machine.result_path("language-models")
     sections = [__doc__.split("\n\n", 3)[3].strip(), *([f"llama.cpp: {system_info()}"] if files else []), text]
+    if options.text:
+        losses = [[name, f"{value:.3f}"] for name, value in data["perplexity"].items()]
+        sections.append(f"## Perplexity\n\n{machine.table(['contender', 'perplexity'], losses)}")
+        print(sections[-1])
     machine.write_result(path, "Language models compared with CTranslate2 and llama.cpp", about, sections, data)
     print(f"{text}\nwritten to {path}.md")
 
