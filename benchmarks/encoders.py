@@ -1,11 +1,12 @@
-"""Embeddings of sentences: Headwise, transformers, ONNX Runtime and CTranslate2 with the same weights, in turns.
+"""Embeddings of sentences: Headwise beside transformers, ONNX Runtime, OpenVINO and CTranslate2, with the same weights.
 
     python benchmarks/encoders.py [MODEL] [--sentences 512] [--threads 1] [--turns 9] [--cores 0] [--clock cpu]
 
 Every contender turns the same token ids into vectors: the mean of the last hidden states, scaled to length 1. "batched"
 is all sentences, sorted by length as sentence-transformers sorts them, in batches of 32 where a contender pads them
 (Headwise does not pad); "single" is 64 of them, one call each. transformers in torch is what sentence-transformers
-runs. ONNX Runtime gets the graph that torch exports, as it is and with dynamic quantisation (`quantize_dynamic`).
+runs. ONNX Runtime and OpenVINO, where it is installed, get the graph that torch exports, as it is and with dynamic
+quantisation (`quantize_dynamic`).
 Sentences are those of Headwise's documentation; without MODEL the network has the sizes of all-MiniLM-L6-v2, random
 parameters and random ids. Figures are medians with quartiles; "ratio" is the time of the fastest other contender in a
 turn over that of Headwise. Vectors are compared first. Writes `results/encoders_*`.
@@ -17,6 +18,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +170,20 @@ def with_onnx(path: Path, threads: int) -> Encode:
     return partial(in_batches, encode)
 
 
+def with_openvino(path: Path, threads: int) -> Encode:
+    """OpenVINO, which compiles the same graph for this processor."""
+    import openvino
+
+    settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    compiled = openvino.Core().compile_model(str(path), "CPU", settings)
+
+    def encode(ids: Ids) -> np.ndarray:
+        rows, mask = padded(ids)
+        return pooled(compiled([rows, mask])[0], mask)
+
+    return partial(in_batches, encode)
+
+
 def with_ctranslate2(folder: Path, out: Path, compute: str, threads: int) -> Encode:
     """CTranslate2's encoder of the converted model."""
     converter = ctranslate2.converters.TransformersConverter(str(folder))
@@ -187,6 +203,8 @@ def contenders(folder: Path, out: Path, model: Any, compute: str, threads: int) 
         "ONNX Runtime": with_onnx(out / f"{compute}.onnx", threads),
         "CTranslate2": with_ctranslate2(folder, out, compute, threads),
     }
+    if find_spec("openvino"):
+        found["OpenVINO"] = with_openvino(out / f"{compute}.onnx", threads)
     return {**found, "transformers": with_torch(folder)} if compute == "float32" else found
 
 
@@ -228,7 +246,7 @@ def main() -> None:
     machine.prepare(options)
     torch.set_num_threads(options.threads)
     transformers.logging.set_verbosity_error()
-    names, rows, cosines, data = ["Headwise", "ONNX Runtime", "CTranslate2", "transformers"], [], [], {}
+    names, rows, cosines, data = ["Headwise", "ONNX Runtime", "OpenVINO", "CTranslate2", "transformers"], [], [], {}
     with tempfile.TemporaryDirectory() as work:
         out = Path(work)
         folder = Path(options.model) if options.model else random_model(out / "model")

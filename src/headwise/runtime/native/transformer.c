@@ -13,8 +13,8 @@ Decoding *new_decoding(const Transformer *model, const int32_t *lengths, int sen
     s->model = model;
     s->sentences = sentences;
     s->scratch.stop = stop;
-    const Numbers numbers = layers ? model->decoder[0].ffn.up->numbers : FLOAT32;
-    s->half = numbers == INT8 || numbers == INT4;
+    const Layer *first = layers ? model->decoder : NULL;
+    s->half = first && first->cross.in && (first->ffn.up->numbers == INT8 || first->ffn.up->numbers == INT4);
     s->lengths = malloc(sizeof(int) * (sentences + 1));
     s->offsets = malloc(sizeof(int64_t) * (sentences + 1));
     s->cross_k = new_layer_buffers(layers);

@@ -86,7 +86,7 @@ typedef struct Decoding {
     int *prompt_lengths;
     int64_t *prompt_offsets, n_prompt_slots; /* first slot of each prompt; their number, 0: no prompts */
     float *prompt_states; /* (sentence, d_model), after the last token of each prompt; NULL: no prompts */
-    int half;           /* whether the cache is in bfloat16, as it is with weights in integers; else it is in float32 */
+    int half;           /* whether the cache is in bfloat16, as it is with sources and weights in integers; else in float32 */
     void *cross;        /* a block for the next two, which is large enough for huge pages */
     void **cross_k;     /* of each layer: (sentence, head, d_k, rounded length) */
     void **cross_v;     /* of each layer: (sentence, rounded length, head, d_v) */
