@@ -74,25 +74,30 @@ static void *zeros(int d_out, int d_in, Numbers kind) {
     return memset(aligned_alloc(64, size), 0, size);
 }
 
-static const Linear *layer(int d_out, int d_in, Numbers kind, int after_relu) {
+static const Linear *layer_of(int d_out, int d_in, Numbers kind, int after_relu, int in_blocks) {
     float *weight = numbers((int64_t)d_out * d_in, 1 / sqrtf(d_in)), *bias = numbers(d_out, 1);
-    const Linear *made = CALL(headwise_linear)(zeros(d_out, d_in, kind), weight, bias, d_out, d_in, kind, after_relu);
+    const Linear *made =
+        CALL(headwise_linear)(zeros(d_out, d_in, kind), weight, bias, d_out, d_in, kind, after_relu, in_blocks);
     free(weight), free(bias);
     return made;
+}
+
+static const Linear *layer(int d_out, int d_in, Numbers kind, int after_relu) {
+    return layer_of(d_out, d_in, kind, after_relu, 0);
 }
 
 static void products(void) {
     static const int shapes[][2] = {{1, 8}, {17, 100}, {48, 64}, {203, 512}, {64, 36}};
     for (int s = 0; s < 5; s++)
-        for (int i = 0; i < 5; i++) { /* the last is int8 again, of what is never negative */
-            const Numbers kind = i == 4 ? INT8 : (Numbers)i;
+        for (int i = 0; i < 6; i++) { /* the last two are int8 again, of what is never negative, and in blocks */
+            const Numbers kind = i >= 4 ? INT8 : (Numbers)i;
             const int d_out = shapes[s][0], d_in = shapes[s][1];
-            const Linear *linear = layer(d_out, d_in, kind, i == 4);
+            const Linear *linear = layer_of(d_out, d_in, kind, i == 4, i == 5);
             float *x = numbers(101 * d_in, 3), *y = malloc(4 * 101 * (size_t)d_out);
             for (int j = 0; i == 4 && j < 101 * d_in; j++) x[j] = fabsf(x[j]);
             for (int rows = 1; rows <= 101; rows += rows < 8 ? 1 : 31) {
                 char what[64];
-                sprintf(what, "%s %d rows %d to %d", NAMES[kind], rows, d_in, d_out);
+                sprintf(what, "%s%s %d rows %d to %d", NAMES[kind], i == 5 ? " in blocks" : "", rows, d_in, d_out);
                 if (CALL(headwise_linear_forward)(linear, x, rows, y)) exit(1);
                 show_floats(what, y, (int64_t)rows * d_out);
             }
@@ -104,7 +109,7 @@ static void products(void) {
    then round up. */
 static void rounded_once(void) {
     const float unit = 1 / 8388608.0f, weight[8] = {1 + unit, 1 - 1 / 32768.0f}, x[8] = {1, unit / 2 * (1 + 1 / 32768.0f)};
-    const Linear *linear = CALL(headwise_linear)(zeros(1, 8, 0), weight, NULL, 1, 8, 0, 0);
+    const Linear *linear = CALL(headwise_linear)(zeros(1, 8, 0), weight, NULL, 1, 8, 0, 0, 0);
     float y;
     if (CALL(headwise_linear_forward)(linear, x, 1, &y) || y != 1 + unit) fprintf(stderr, "rounded twice: %a\n", y), exit(1);
 }

@@ -199,6 +199,40 @@ def levels_of_int4(weight: Any) -> tuple[Any, Any]:
     return np.rint(groups * inverse).clip(-8, 7).astype(np.int64), scales
 
 
+def blocks_of(x: Any, after_relu: bool) -> tuple[Any, Any]:
+    """Quantised inputs (rows, blocks, 32), and the scale of each block (rows, 1, blocks)."""
+    blocks = np.pad(x, [(0, 0), (0, -x.shape[1] % INT4_GROUP)]).reshape(-1, INT4_GROUP)
+    rounded, worth = levels_of(blocks, after_relu)
+    return rounded.reshape(len(x), -1, INT4_GROUP), worth.reshape(len(x), 1, -1)
+
+
+@pytest.mark.parametrize("after_relu", [False, True])
+@pytest.mark.parametrize(("d_out", "d_in"), [*SHAPES, (33, 1000), (5, 16)])
+def test_int8_products_in_blocks_are_exact_integer_sums_of_each_block(d_out: int, d_in: int, after_relu: bool) -> None:
+    """Added in float32: each of the additions rounds by at most half a unit of the sum of the magnitudes."""
+    bias = drawn(d_out)
+    layer = Linear(drawn(d_out, d_in), bias, "int8", after_relu, in_blocks=True)
+    levels, scales = packed(layer)
+    levels = np.pad(levels.astype(np.int64), [(0, 0), (0, -d_in % INT4_GROUP)]).reshape(d_out, -1, INT4_GROUP)
+    for rows in ROWS:
+        x = inputs(rows, d_in, after_relu)
+        blocks, worth = blocks_of(x, after_relu)
+        terms = np.einsum("rgi,ogi->rog", blocks, levels) * worth.astype(np.float64) * scales[:, None]
+        size = np.abs(terms).sum(2) + np.abs(bias)
+        assert (np.abs(layer(x) - terms.sum(2) - bias) <= (terms.shape[2] + 4) * 2.0**-24 * size).all()
+
+
+def test_an_input_a_thousand_times_as_large_changes_its_own_block_only() -> None:
+    weight, x = drawn(48, 512), drawn(4, 512)
+    apart = Linear(weight, None, "int8", in_blocks=True)
+    x[:, 7] *= 1000
+    rest = x.copy()
+    rest[:, :32] = 0
+    exact = rest @ weight.T
+    in_one = [layer(x) - layer(x - rest) - exact for layer in (apart, Linear(weight, None, "int8"))]
+    assert np.linalg.norm(in_one[0]) < 0.02 * np.linalg.norm(exact) < np.linalg.norm(in_one[1])
+
+
 @pytest.mark.parametrize("after_relu", [False, True])
 @pytest.mark.parametrize(("d_out", "d_in"), [*SHAPES, (33, 1000)])
 def test_int4_products_are_exact_integer_sums_of_each_group(d_out: int, d_in: int, after_relu: bool) -> None:
@@ -208,12 +242,10 @@ def test_int4_products_are_exact_integer_sums_of_each_group(d_out: int, d_in: in
     levels, scales = levels_of_int4(weight)
     for rows in ROWS:
         x = inputs(rows, d_in, after_relu)
-        rounded, worth = levels_of(x, after_relu)
-        groups = np.pad(rounded, [(0, 0), (0, -d_in % INT4_GROUP)]).reshape(rows, -1, INT4_GROUP)
-        terms = np.einsum("rgi,ogi->rog", groups, levels) * scales[..., 0].astype(np.float64)
-        wanted = terms.sum(2) * worth + bias
-        size = np.abs(terms).sum(2) * worth + np.abs(bias)
-        assert (np.abs(layer(x) - wanted) <= (terms.shape[2] + 4) * 2.0**-24 * size).all()
+        groups, worth = blocks_of(x, after_relu)
+        terms = np.einsum("rgi,ogi->rog", groups, levels) * scales[..., 0].astype(np.float64) * worth
+        size = np.abs(terms).sum(2) + np.abs(bias)
+        assert (np.abs(layer(x) - terms.sum(2) - bias) <= (terms.shape[2] + 4) * 2.0**-24 * size).all()
 
 
 def test_int4_is_near_float32_and_an_outlier_stays_in_its_group() -> None:

@@ -1,9 +1,9 @@
 /* See products.c: weights of 4 bits, from -8 to 7, with a scale for each output and INT4_GROUP inputs, rounded to bfloat16: 5 bits
-   a weight. Inputs are quantised as for 8-bit weights. The integers of a group are added exactly, and the groups one after
+   a weight. Inputs are quantised as for 8-bit weights, each group with a scale of its own. The integers of a group are added exactly, and the groups one after
    another in float32. Weights are unpacked to a block that `add_products` reads: half of the memory traffic, which limits
    single sentences. */
 
-#define INT4_GROUP (2 * GROUP)
+#define INT4_GROUP INPUT_BLOCK
 
 /* INT4_GROUP inputs of a panel. A byte has a weight of the first GROUP inputs in its lower half, plus 8, and the one at the same
    place of the next GROUP in its upper half. */
@@ -66,11 +66,13 @@ INLINE void int4_tile(const int MR, const int P, const Product *product, int row
     const int64_t depth = layer->depth;
     const uint8_t *x = (const uint8_t *)product->x + row * depth;
     const Int4Block *block = int4_blocks(layer, panel * PANEL);
+    const int64_t groups = depth / INT4_GROUP;
+    const float *x_scales = product->x_scales + row * groups;
     f16 sums[MAX_TILE_ROWS];
     (void)P; /* 1 */
     UNROLL(MAX_TILE_ROWS)
     for (int r = 0; r < MR; r++) sums[r] = set16(0);
-    for (int64_t k = 0; k < depth; k += INT4_GROUP, block++) {
+    for (int64_t k = 0; k < depth; k += INT4_GROUP, block++, x_scales++) {
         int8_t weights[PANEL * INT4_GROUP] __attribute__((aligned(64)));
         int32_t compensation[PANEL];
         i16 total[MAX_TILE_ROWS][4];
@@ -84,11 +86,12 @@ INLINE void int4_tile(const int MR, const int P, const Product *product, int row
         sums_by_row(MR, 1, total);
         const f16 scales = read16(block->scales, 0, 1);
         UNROLL(MAX_TILE_ROWS)
-        for (int r = 0; r < MR; r++) sums[r] = fma16(minus16(total[r][0], compensation), scales, sums[r]);
+        for (int r = 0; r < MR; r++)
+            sums[r] = fma16(minus16(total[r][0], compensation), mul16(scales, set16(x_scales[r * groups])), sums[r]);
     }
     const f16 bias = load16(layer->bias + panel * PANEL);
     for (int r = 0; r < MR; r++) {
-        f16 value = fma16(sums[r], set16(product->x_scales[row + r]), bias);
+        f16 value = add16(sums[r], bias);
         if (product->kind == RELU) value = max16(set16(0), value);
         store_panel(layer, panel, value, product->y + (row + r) * product->y_stride);
     }

@@ -34,7 +34,7 @@ class Linear(Structure):
     """See products.h."""
 
     _fields_ = (
-        *_fields(c_int, "d_in d_out depth zero_point numbers"),
+        *_fields(c_int, "d_in d_out depth zero_point in_blocks numbers"),
         *_fields(c_void_p, "quantised compensation scales values bias"),
     )
 

@@ -24,8 +24,9 @@ class Linear:
         bias: (d_out,) or None.
         numbers: one of NUMBERS. int8: weights and inputs are 8-bit integers, with one scale for each row of inputs and
             each output. bfloat16: weights are rounded, arithmetic is float32. int4: weights are 4-bit integers with one
-            scale for each output and 32 inputs, inputs as in int8.
+            scale for each output and 32 inputs, inputs are 8-bit integers with a scale for each 32.
         after_relu: inputs are never negative, which gives them one more bit in int8.
+        in_blocks: in int8, each 32 inputs have a scale of their own, as they always have in int4.
         memory: for the packed layer; None = its own.
     """
 
@@ -36,6 +37,7 @@ class Linear:
         numbers: str = "float32",
         after_relu: bool = False,
         memory: "PackedMemory | None" = None,
+        in_blocks: bool = False,
     ) -> None:
         weight, memory = floats(weight), memory or PackedMemory(0)
         bias = None if bias is None else floats(bias)
@@ -43,7 +45,7 @@ class Linear:
         assert d_out and d_in and (bias is None or bias.shape == (d_out,)), "a weight and its bias"
         address = self._allocate(d_out, d_in, numbers, memory)
         kind, values = NUMBERS.index(numbers), None if memory.filled else at(weight)
-        made = c.needed().headwise_linear(address, values, at(bias), d_out, d_in, kind, after_relu)
+        made = c.needed().headwise_linear(address, values, at(bias), d_out, d_in, kind, after_relu, in_blocks)
         if not made:
             raise MemoryError("not enough memory to pack a layer")
 

@@ -89,6 +89,8 @@ class PackedNetwork:
     ) -> None:
         self._parameters, self._shape, self._numbers = parameters, shape, numbers
         self._halved = numbers != "float32"  # tables of embeddings
+        # Language models have inputs of which a few are a hundred times as large as the others, even in one row.
+        self._in_blocks = bool(shape.decoder_heads) and not shape.cross_heads
         self._kept: list[Any] = []  # keeps objects alive that C points to
         self._tables: dict[int, c_void_p | None] = {}  # tables of embeddings, by address of their source
         self._memory = memory or PackedMemory()
@@ -161,7 +163,7 @@ class PackedNetwork:
         return self._tables[rows.ctypes.data]
 
     def _linear(self, weight: Floats, bias: Floats | None, after_relu: bool = False) -> int:
-        linear = Linear(weight, bias, self._numbers, after_relu, self._memory)
+        linear = Linear(weight, bias, self._numbers, after_relu, self._memory, self._in_blocks)
         self._kept.append(linear)
         return linear.address
 
@@ -300,7 +302,7 @@ class CompiledNetwork(PackedNetwork, NativeEngine):
         decoder = [self._layer(f"decoder.layers.{i}", *each) for i, each in enumerate(heads)]
         output, scale = parameters["output.weight"], np.float32(shape.logit_scale)
         output = output if scale == 1 else output * scale
-        self.output = Linear(output, parameters.get("output.bias"), numbers, memory=self._memory)
+        self.output = Linear(output, parameters.get("output.bias"), numbers, False, self._memory, self._in_blocks)
         scales: dict[str, float] = dict(zip(("src", "tgt"), shape.embedding_scales, strict=True))
         embeddings = {side: self._embeddings(f"{side}_embeddings", tables[side], scales[side]) for side in sides}
         self.structure = c.Transformer(

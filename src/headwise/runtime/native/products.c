@@ -1,5 +1,5 @@
-/* See products.h. In int8, inputs are quantised to 7 bits: 64 + round(63 x / s), with s the largest magnitude of the row, or
-   round(127 x / s) if none is negative. `vpmaddubsw` multiplies them with 8-bit weights and adds neighbouring products in 16
+/* See products.h. In int8, inputs are quantised to 7 bits: 64 + round(63 x / s), with s the largest magnitude of the row, or of a
+   block, or round(127 x / s) if none is negative. `vpmaddubsw` multiplies them with 8-bit weights and adds neighbouring products in 16
    bits; GROUP / 4 such results are added before they are widened to 32 bits. The scale of each output is chosen so that no
    16-bit sum overflows: 127 times the sum of its weights of one sign stays below 2^15. So sums are exact, with half of the
    work of widening each product (Marian's intgemm adds in 16 bits, too, but saturates). */
@@ -10,6 +10,7 @@
 
 #define HEADER_SIZE ((sizeof(Linear) + 63) / 64 * 64)
 #define MAX_INPUT 127   /* quantised input */
+#define INPUT_BLOCK (2 * GROUP) /* inputs with a scale of their own */
 #define MAX_GROUP_SUM 258      /* of weights of one sign in a sum: 127 * 258 < 2^15 */
 /* Rows computed together, so that inputs stay in L2; with AMX the rows of three tiles. */
 #ifdef __AMX_INT8__
@@ -60,10 +61,11 @@ int64_t headwise_linear_size(int d_out, int d_in, Numbers numbers) {
 }
 
 /* An empty layer in zeroed memory; all its parts are padded to registers. */
-static Linear *init_linear(void *zeros, int d_out, int d_in, Numbers numbers, int zero) {
+static Linear *init_linear(void *zeros, int d_out, int d_in, Numbers numbers, int zero, int in_blocks) {
     Linear *layer = zeros;
     *layer = (Linear){.d_in = d_in, .d_out = d_out, .depth = padded_depth(d_in, numbers), .zero_point = zero};
     layer->numbers = numbers;
+    layer->in_blocks = in_blocks || numbers == INT4;
     const int64_t columns = (int64_t)panel_count(layer) * PANEL;
     char *parts = (char *)zeros + HEADER_SIZE;
     layer->bias = (float *)parts;
@@ -195,7 +197,7 @@ void headwise_to_bfloat16(const float *x, int64_t n, uint16_t *to) { convert(x, 
 typedef struct Product {
     const Linear *layer;
     const void *x;
-    const float *x_scales; /* int8: of each row */
+    const float *x_scales; /* int8: of each row, or of each of its blocks */
     float *y;
     int64_t x_stride, y_stride;
     int rows;
@@ -270,9 +272,12 @@ static void run_panels(const Product *product, Panels *panels) {
 
 /* --- Products in 8-bit integers --- */
 
-/* Quantises a row of inputs, padded to the layer's depth; returns the scale. */
-static float quantise_row(const Linear *layer, const float *restrict x, uint8_t *restrict levels) {
-    const int n = layer->d_in, zero = layer->zero_point, steps = MAX_INPUT - zero;
+/* The scales of a row of inputs. */
+static int scales_of_row(const Linear *layer) { return layer->in_blocks ? (layer->depth + INPUT_BLOCK - 1) / INPUT_BLOCK : 1; }
+
+/* Quantises `n` inputs to `padded` levels; returns the scale. */
+static float quantise(const float *restrict x, int n, int padded, int zero, uint8_t *restrict levels) {
+    const int steps = MAX_INPUT - zero;
     const float largest = largest_magnitude(x, n), quotient = steps / largest;
     const float inverse = isfinite(quotient) ? quotient : 0; /* for zeros and NaN */
     int i = 0;
@@ -280,8 +285,16 @@ static float quantise_row(const Linear *layer, const float *restrict x, uint8_t 
     for (; i + PANEL <= n; i += PANEL) store_levels16(levels + i, mul16(load16(x + i), set16(inverse)), zero);
 #endif
     for (; i < n; i++) levels[i] = (uint8_t)((int)rintf(x[i] * inverse) + zero);
-    for (; i < layer->depth; i++) levels[i] = 0;
+    for (; i < padded; i++) levels[i] = 0;
     return largest / steps;
+}
+
+/* Quantises a row of inputs, padded to the layer's depth. */
+static void quantise_row(const Linear *layer, const float *x, uint8_t *levels, float *scales) {
+    const int width = layer->in_blocks ? INPUT_BLOCK : layer->depth;
+    for (int k = 0; k < layer->depth; k += width, scales++)
+        *scales = quantise(x + MIN(k, layer->d_in), MAX(0, MIN(width, layer->d_in - k)), MIN(width, layer->depth - k),
+                           layer->zero_point, levels + k);
 }
 
 /* Stores the outputs of a panel that exist. */
@@ -342,6 +355,48 @@ TILES(int8, 1) TILES(int8, 2) TILES(int8, 4)
 static Tile *const INT8_TILES[3][MAX_TILE_ROWS] = {
     HEIGHTS(int8, INT8_TILE, 1), HEIGHTS(int8, INT8_TILE, 2), HEIGHTS(int8, INT8_TILE, 4)};
 
+/* The same for inputs that are quantised in blocks. Their sums are exact, and added one after another in float32. `zero_point` is
+   multiplied with the weights like a row of inputs. */
+INLINE void int8_block_tile(const int MR, const int P, const Product *product, int row, int panel) {
+    const Linear *layer = product->layer;
+    const int64_t depth = layer->depth, blocks = scales_of_row(layer);
+    const int8_t *w = layer->quantised + panel * PANEL * depth;
+    const uint8_t *x = (const uint8_t *)product->x + row * depth;
+    const float *x_scales = product->x_scales + row * blocks;
+    uint8_t zero[GROUP];
+    f16 sums[MAX_TILE_ROWS];
+    (void)P; /* 1 */
+    memset(zero, layer->zero_point, GROUP);
+    UNROLL(MAX_TILE_ROWS)
+    for (int r = 0; r < MR; r++) sums[r] = set16(0);
+    for (int64_t k = 0, b = 0; k < depth; k += INPUT_BLOCK, b++) {
+        i16 total[MAX_TILE_ROWS][4], none[MAX_TILE_ROWS][4];
+        int32_t compensation[PANEL];
+        none[0][0] = zero16();
+        UNROLL(MAX_TILE_ROWS)
+        for (int r = 0; r < MR; r++) total[r][0] = zero16();
+        for (int64_t g = k; g < MIN(depth, k + INPUT_BLOCK); g += GROUP) {
+            add_products(MR, 1, total, x + g, depth, w + g * PANEL);
+            add_products(1, 1, none, zero, 0, w + g * PANEL);
+        }
+        sums_by_row(MR, 1, total);
+        sums_by_row(1, 1, none);
+        memcpy(compensation, &none[0][0], sizeof(compensation));
+        UNROLL(MAX_TILE_ROWS)
+        for (int r = 0; r < MR; r++)
+            sums[r] = fma16(minus16(total[r][0], compensation), set16(x_scales[r * blocks + b]), sums[r]);
+    }
+    const f16 scales = load16(layer->scales + panel * PANEL), bias = load16(layer->bias + panel * PANEL);
+    for (int r = 0; r < MR; r++) {
+        f16 value = fma16(sums[r], scales, bias);
+        if (product->kind == RELU) value = max16(set16(0), value);
+        store_panel(layer, panel, value, product->y + (row + r) * product->y_stride);
+    }
+}
+
+TILES(int8_block, 1)
+static Tile *const INT8_BLOCK_TILES[3][MAX_TILE_ROWS] = {HEIGHTS(int8_block, INT8_TILE, 1)};
+
 #ifdef __AMX_INT8__
 #include "tiles_amx.h"
 #else
@@ -352,7 +407,8 @@ static void run_amx_tiles(const Product *product, int panel, int end) { (void)pr
 
 static void int8_panels(const Product *product, int panel, int end) {
     const int wide = product->rows > MAX_TILE_ROWS ? INT8_TILE / MAX_TILE_ROWS : 1;
-    if (product->rows >= AMX_MIN_ROWS) run_amx_tiles(product, panel, end);
+    if (product->layer->in_blocks) run_tiles(product, panel, end, INT8_BLOCK_TILES, INT8_TILE, 1);
+    else if (product->rows >= AMX_MIN_ROWS) run_amx_tiles(product, panel, end);
     else run_tiles(product, panel, end, INT8_TILES, INT8_TILE, wide);
 }
 
@@ -361,15 +417,15 @@ static void int8_panels(const Product *product, int panel, int end) {
 static int forward_integers(const Linear *layer, const float *x, int rows, int64_t x_stride, float *y, int64_t y_stride,
                             Activation kind, Scratch *scratch) {
     const int64_t depth = layer->depth;
-    const int tall = (MIN(rows, BLOCK_ROWS) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-    uint8_t *levels = reserve(&scratch->quantised, tall * depth);
+    const int tall = (MIN(rows, BLOCK_ROWS) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, row_scales = scales_of_row(layer);
+    uint8_t *levels = reserve(&scratch->quantised, tall * (depth + 4 * (int64_t)row_scales));
     if (!levels) return OUT_OF_MEMORY;
-    float scales[BLOCK_ROWS];
+    float *scales = (float *)(levels + tall * depth); /* the depth is a multiple of 16 */
     for (; rows > 0; rows -= BLOCK_ROWS, x += BLOCK_ROWS * x_stride, y += BLOCK_ROWS * y_stride) {
         if (is_cancelled(scratch)) return CANCELLED;
         const int count = MIN(BLOCK_ROWS, rows);
         const Product product = {layer, levels, scales, y, depth, y_stride, count, kind};
-        for (int r = 0; r < count; r++) scales[r] = quantise_row(layer, x + r * x_stride, levels + r * depth);
+        for (int r = 0; r < count; r++) quantise_row(layer, x + r * x_stride, levels + r * depth, scales + r * row_scales);
         run_panels(&product, layer->numbers == INT4 ? int4_panels : int8_panels);
     }
     return 0;
@@ -447,9 +503,9 @@ int linear_forward(const Linear *layer, const float *x, int rows, int64_t x_stri
 /* --- Whole layers --- */
 
 Linear *headwise_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, Numbers numbers,
-                        int after_relu) {
+                        int after_relu, int in_blocks) {
     const int is_integer = numbers == INT8 || numbers == INT4;
-    Linear *layer = init_linear(zeros, d_out, d_in, numbers, after_relu ? 0 : 64);
+    Linear *layer = init_linear(zeros, d_out, d_in, numbers, after_relu ? 0 : 64, in_blocks);
     if (!weight) return layer;
     float *padded = calloc(5 * (size_t)layer->depth + 64, 1); /* a row and its quantised weights */
     if (!padded) return NULL;
@@ -482,7 +538,7 @@ static void copy_int8(Linear *to, int output, const Linear *from, int row) {
 }
 
 Linear *headwise_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count) {
-    Linear *few = init_linear(zeros, count, layer->d_in, layer->numbers, layer->zero_point);
+    Linear *few = init_linear(zeros, count, layer->d_in, layer->numbers, layer->zero_point, layer->in_blocks);
     for (int o = 0; o < count; o++) {
         few->bias[o] = layer->bias[rows[o]];
         if (layer->numbers == INT8) copy_int8(few, o, layer, rows[o]);

@@ -21,6 +21,7 @@ typedef struct Linear {
     int d_in, d_out;
     int depth;       /* d_in; of integers rounded up to whole groups */
     int zero_point;  /* of integers: quantised value of an input of 0 */
+    int in_blocks;   /* of integers: whether each INPUT_BLOCK inputs have a scale of their own; else it is that of the row */
     Numbers numbers; /* of the weights; inputs, biases and outputs are float32 */
     int8_t *quantised;     /* int8: panels of (depth / 4, PANEL, 4); else NULL */
     int32_t *compensation; /* int8: contribution of `zero_point` to each output */
@@ -58,11 +59,11 @@ EXPORT int headwise_version(void);
 
 /* Packing. `headwise_linear_size` is the number of bytes of a layer. The caller provides the memory: zeros, aligned to a
    register. `headwise_linear` packs weight (d_out, d_in) and bias (d_out) or NULL; `after_relu` means that inputs are never
-   negative. It returns NULL if out of memory. If weight is NULL, another process has already packed the layer there, and only
+   negative, `in_blocks` that they have a scale for each block, as they always have with int4. It returns NULL if out of memory. If weight is NULL, another process has already packed the layer there, and only
    its header is written. `headwise_linear_rows` copies some outputs of a layer. */
 EXPORT int64_t headwise_linear_size(int d_out, int d_in, Numbers numbers);
 EXPORT Linear *headwise_linear(void *zeros, const float *weight, const float *bias, int d_out, int d_in, Numbers numbers,
-                                int after_relu);
+                                int after_relu, int in_blocks);
 EXPORT Linear *headwise_linear_rows(void *zeros, const Linear *layer, const int32_t *rows, int count);
 
 EXPORT int headwise_linear_forward(const Linear *layer, const float *x, int rows, float *y);

@@ -41,7 +41,7 @@ Linear *headwise_dequantised(const Linear *layer) {
     if (levels && weight && scales && zeros) {
         headwise_quantised_weights(layer, levels, scales);
         for (int64_t i = 0; i < count; i++) weight[i] = scales[i / d_in] * levels[i];
-        made = headwise_linear(memset(zeros, 0, size), weight, layer->bias, layer->d_out, layer->d_in, FLOAT32, 0);
+        made = headwise_linear(memset(zeros, 0, size), weight, layer->bias, layer->d_out, layer->d_in, FLOAT32, 0, 0);
     }
     free(levels);
     free(weight);
