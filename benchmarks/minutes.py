@@ -26,7 +26,7 @@ from headwise.pytorch.tasks.train import train_model
 
 CORPORA = {
     "multi30k": "Multi30k, English to German",
-    "tatoeba": "Tatoeba, German to English",
+    "tatoeba": "Tatoeba, English to German",
     "pydocs": "Python's documentation, English to French",
 }
 SIZES: dict[str, tuple[str, ...]] = {  # a recipe and its changes
