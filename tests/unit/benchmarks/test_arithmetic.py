@@ -188,7 +188,7 @@ def test_the_tables_in_the_documentation_are_those_of_the_script(scripts: dict[s
 
 def test_lines_of_the_bench(scripts: dict[str, ModuleType]) -> None:
     lines = scripts["bench"].lines({"train-base": 1.3}, cores=2)
-    assert "bench: train-base 1.30 goal 1.35 threads 2" in lines
+    assert "bench: train-base 1.30 goal 4 threads 2" in lines
     assert "bench: decode-natural - goal 1.5 threads 2" in lines
     assert all(re.fullmatch(r"bench: \S+ (\d+\.\d+|-) goal [\d.]+ threads [12]", line) for line in lines)
 

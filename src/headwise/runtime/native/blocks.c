@@ -14,7 +14,7 @@
 #define MOST_BLOCKS 64
 #define MOST_BYTES (128 << 20)
 #define HEADER 64 /* bytes in front of a block, with its size */
-#define HUGE (2 << 20)  /* bytes of a huge page; larger blocks ask for them, so that fewer addresses have to be looked up */
+#define HUGE (2 << 20)  /* bytes of a huge page */
 
 static void *kept[MOST_BLOCKS]; /* the longest kept first */
 static int n_kept;
@@ -28,6 +28,18 @@ static int lock(void) { return !atomic_flag_test_and_set_explicit(&busy, memory_
 static void unlock(void) { atomic_flag_clear_explicit(&busy, memory_order_release); }
 
 int64_t block_size(const void *block) { return *(const int64_t *)((const char *)block - HEADER); }
+
+/* Large blocks ask for huge pages, so that the processor has fewer addresses to look up. */
+static char *new_block(int64_t size) {
+#ifdef MADV_HUGEPAGE
+    if (size >= 2 * HUGE) {
+        char *bytes = aligned_alloc(HUGE, size);
+        if (bytes) madvise(bytes, size, MADV_HUGEPAGE);
+        return bytes;
+    }
+#endif
+    return aligned_alloc(64, size);
+}
 
 static void free_block(void *block) { free((char *)block - HEADER); }
 
@@ -62,11 +74,8 @@ void *take_block(int64_t size) {
     }
     if (block) return block;
     size = (size + 127) / 64 * 64;
-    char *bytes = aligned_alloc(size >= 2 * HUGE ? HUGE : 64, HEADER + size);
+    char *bytes = new_block(HEADER + size);
     if (!bytes) return NULL;
-#ifdef MADV_HUGEPAGE
-    if (size >= 2 * HUGE) madvise(bytes, HEADER + size, MADV_HUGEPAGE);
-#endif
     *(int64_t *)bytes = size;
     return bytes + HEADER;
 }

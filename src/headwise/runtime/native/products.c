@@ -363,6 +363,7 @@ INLINE void int8_block_tile(const int MR, const int P, const Product *product, i
     const int8_t *w = layer->quantised + panel * PANEL * depth;
     const uint8_t *x = (const uint8_t *)product->x + row * depth;
     const float *x_scales = product->x_scales + row * blocks;
+    static const int32_t nothing[PANEL];
     uint8_t zero[GROUP];
     f16 sums[MAX_TILE_ROWS];
     (void)P; /* 1 */
@@ -371,7 +372,6 @@ INLINE void int8_block_tile(const int MR, const int P, const Product *product, i
     for (int r = 0; r < MR; r++) sums[r] = set16(0);
     for (int64_t k = 0, b = 0; k < depth; k += INPUT_BLOCK, b++) {
         i16 total[MAX_TILE_ROWS][4], none[MAX_TILE_ROWS][4];
-        int32_t compensation[PANEL];
         none[0][0] = zero16();
         UNROLL(MAX_TILE_ROWS)
         for (int r = 0; r < MR; r++) total[r][0] = zero16();
@@ -381,10 +381,10 @@ INLINE void int8_block_tile(const int MR, const int P, const Product *product, i
         }
         sums_by_row(MR, 1, total);
         sums_by_row(1, 1, none);
-        memcpy(compensation, &none[0][0], sizeof(compensation));
+        const f16 compensation = minus16(none[0][0], nothing); /* less than 2^24, so exact, like the difference */
         UNROLL(MAX_TILE_ROWS)
         for (int r = 0; r < MR; r++)
-            sums[r] = fma16(minus16(total[r][0], compensation), set16(x_scales[r * blocks + b]), sums[r]);
+            sums[r] = fma16(sub16(minus16(total[r][0], nothing), compensation), set16(x_scales[r * blocks + b]), sums[r]);
     }
     const f16 scales = load16(layer->scales + panel * PANEL), bias = load16(layer->bias + panel * PANEL);
     for (int r = 0; r < MR; r++) {
