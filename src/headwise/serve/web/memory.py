@@ -74,12 +74,12 @@ class Image:
             "scales": 4 * columns,
             "bias": 4 * columns,
         }
-        words = [
-            (struct.pack("<5i", linear.d_in, linear.d_out, linear.depth, linear.zero_point, linear.numbers), False)
-        ]
-        for name in ("quantised", "compensation", "scales", "values", "bias"):
-            at = self._block(ctypes.string_at(getattr(linear, name), sizes[name])) if name in sizes else 0
-            words.append((struct.pack("<i", at), bool(at)))
+        words = list[tuple[bytes, bool]]()
+        for name, kind, *_ in c.Linear._fields_:
+            value = getattr(linear, name)
+            if kind is c_void_p:
+                value = self._block(ctypes.string_at(value, sizes[name])) if name in sizes else 0
+            words.append((struct.pack("<i", value), kind is c_void_p and bool(value)))
         return words
 
     def _write(self, words: list[tuple[bytes, bool]]) -> int:
