@@ -92,7 +92,8 @@ def test_the_image_is_what_the_library_has_packed(make_model: MakeModel, shape: 
     at = {name: words[image.model // 4 + i] for i, name in enumerate(names)}
     assert (at["d_model"], at["n_encoder_layers"], at["n_decoder_layers"]) == (network.d_model, 2, 1)
     linear = c.Linear.from_address(network.structure.output)
-    levels, copied = linear.depth * -(-linear.d_out // 16) * 16, words[at["output"] // 4 + 5]
+    fields = [name for name, _ in structure_layout(c.Linear)]
+    levels, copied = linear.depth * -(-linear.d_out // 16) * 16, words[at["output"] // 4 + fields.index("quantised")]
     assert image.bytes[copied : copied + levels] == ctypes.string_at(linear.quantised, levels)
     size = 2 * linear.d_out * -(-network.d_model // 8) * 8  # in bfloat16
     here = ctypes.string_at(network.structure.source.rows, size)
