@@ -448,7 +448,7 @@ print(*names & {"numpy.random", "socket"})
 """
 TRANSLATING = {"numpy", "safetensors", "tokenizers"}
 STARTING = {"cli", "device", "errors", "importing", "version"}
-LOADING = STARTING | {"config", "contract", "documents", "evaluate", "families", "lock", "models", "runtime", "text"}
+LOADING = STARTING | {"config", "contract", "documents", "families", "lock", "models", "runtime", "text"}
 SERVING = {"anyio", "click", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn"}
 BY_OTHERS = {"cython_runtime", "h11", "idna", "sniffio", "typing_extensions", "watchfiles"}  # as installed
 
@@ -458,7 +458,11 @@ BY_OTHERS = {"cython_runtime", "h11", "idna", "sniffio", "typing_extensions", "w
     [
         (["--help"], set(), STARTING),
         (["translate", "MODEL", "FILE"], TRANSLATING, LOADING),
-        (["serve", "MODEL", "--languages", "en-de", "--port", "0"], TRANSLATING | SERVING, LOADING | {"serve"}),
+        (
+            ["serve", "MODEL", "--languages", "en-de", "--port", "0"],
+            TRANSLATING | SERVING,
+            LOADING | {"evaluate", "serve"},
+        ),
     ],
 )
 @needs_library

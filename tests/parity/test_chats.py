@@ -10,8 +10,7 @@ from tiny_families import vocabulary
 from tokenizers.processors import TemplateProcessing
 
 from headwise.errors import UserError
-from headwise.models.language.chat import render_chat
-from headwise.models.language.output import prompt_ids
+from headwise.models.language.chat import prompt_ids, render_chat
 from headwise.runtime.tokenizers.vocabulary import read_vocabulary
 
 with warnings.catch_warnings():

@@ -7,7 +7,7 @@ from headwise.documents import FORMATS
 from headwise.documents.unit import Document
 from headwise.errors import UserError
 from headwise.importing import Table
-from headwise.text.files.corpus import unreadable
+from headwise.text.files.sources import unreadable
 
 MAX_FILE_BYTES = 1 << 30  # bytes of a file
 # They take the name of a file, its content, and the codes of its languages. They raise `UserError` for an invalid file,

@@ -15,8 +15,7 @@ from headwise.documents.glossary.terms import Glossary, Term
 from headwise.documents.markup.markup import Element, Source, same_language
 from headwise.documents.unit import plain, strings_only
 from headwise.errors import UserError
-from headwise.text.files.corpus import unreadable
-from headwise.text.files.sources import count_of
+from headwise.text.files.sources import count_of, unreadable
 
 MAX_FILE_BYTES = 64 << 20  # bytes of a file
 MAX_TERMS, MAX_LANGUAGES = 200_000, 500  # terms, and languages of a file

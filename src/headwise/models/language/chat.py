@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from headwise.contract import NEVER
 from headwise.errors import UserError
 from headwise.runtime.tokenizers.special_tokens import SETTINGS, special_token_texts, tokenizer_values
 from headwise.runtime.tokenizers.vocabulary import Vocabulary, bare
@@ -89,6 +90,12 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 def chat_ids(folder: Path, messages: Messages, vocabulary: Vocabulary) -> list[int]:
     """The ids of a conversation. The template writes special tokens, so that the tokenizer adds none."""
     return bare(vocabulary)[0](render_chat(folder, messages))
+
+
+def prompt_ids(prompt: str | Messages, path: Path, vocabulary: Vocabulary, start_id: int) -> list[int]:
+    """The ids of a prompt; for an empty one the start token, if there is one."""
+    ids = vocabulary.encode(prompt) if isinstance(prompt, str) else chat_ids(path, prompt, vocabulary)
+    return ids or ([] if start_id == NEVER else [start_id])
 
 
 def _template(folder: Path, settings: Mapping[str, Any]) -> str:

@@ -22,8 +22,8 @@ from headwise.evaluate.language import LanguageReport, Perplexity
 from headwise.importing import torch_needed
 from headwise.models.encoding.embedding import EmbeddingModel
 from headwise.models.introspection import ModelWithLoss, WalkableModel
-from headwise.models.language.chat import Messages
-from headwise.models.language.output import Detokenise, Output, decode_after, output_of, prompt_ids
+from headwise.models.language.chat import Messages, prompt_ids
+from headwise.models.language.output import Detokenise, Output, decode_after, output_of
 from headwise.models.language.text import continue_prompts, perplexity, stream_continuation
 from headwise.models.model import refuse_single
 from headwise.runtime.checkpoint.generation_config import GenerationConfig, read_generation_config

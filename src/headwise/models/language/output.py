@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headwise.contract import NEVER, Hypothesis
-from headwise.models.language.chat import Messages, chat_ids
+from headwise.contract import Hypothesis
 from headwise.runtime.search.streaming import before_stop
 from headwise.runtime.search.translator import Translation
-from headwise.runtime.tokenizers.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # a model that was trained here does without it
+    from headwise.runtime.tokenizers.vocabulary import Vocabulary
 
 CONTEXT = 8  # tokens of a prompt that are decoded again before the output
 
@@ -44,14 +45,8 @@ def _one_output(found: Hypothesis, decode: Detokenise, stops: Sequence[str]) -> 
     return Output(text, found.tokens, found.score, found.log_prob, found.token_log_probs, ended)
 
 
-def decode_after(vocabulary: Vocabulary, prompt: Sequence[int]) -> Detokenise:
+def decode_after(vocabulary: "Vocabulary", prompt: Sequence[int]) -> Detokenise:
     """A function from ids to the text after a prompt; some vocabularies drop a space at the start of a text."""
     context = list(prompt[-CONTEXT:])
     known = len(vocabulary.decode(context))
     return lambda ids: vocabulary.decode([*context, *ids])[known:]
-
-
-def prompt_ids(prompt: str | Messages, path: Path, vocabulary: Vocabulary, start_id: int) -> list[int]:
-    """The ids of a prompt; for an empty one the start token, if there is one."""
-    ids = vocabulary.encode(prompt) if isinstance(prompt, str) else chat_ids(path, prompt, vocabulary)
-    return ids or ([] if start_id == NEVER else [start_id])

@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, runtime_checka
 from headwise.config.search_arguments import SearchArguments
 from headwise.config.settings import SearchSettings
 from headwise.contract import Draft, SearchEngine
-from headwise.documents.glossary.translation import with_glossary
 from headwise.errors import UserError
-from headwise.evaluate.bleu import METRICS
-from headwise.evaluate.report import TranslationReport, evaluate_model
 from headwise.importing import torch_needed
 from headwise.models.introspection import PrunableModel
 from headwise.models.language.output import Output, output_of
@@ -32,6 +29,7 @@ from headwise.runtime.search.translator import CHUNK_LINES, TextTranslator, Tran
 
 if TYPE_CHECKING:  # types of results: nothing of this is needed to translate
     from headwise.evaluate.alignment import AlignmentScore
+    from headwise.evaluate.report import TranslationReport
     from headwise.evaluate.score import PairScore
     from headwise.models.translation.pair_inspector import PairInspector
     from headwise.pytorch.inspect.heads import Head
@@ -364,7 +362,7 @@ class Seq2SeqModel(Model):
         sources: Sequence[str],
         references: Sequence[Sequence[str]],
         *,
-        metrics: Sequence[str] = METRICS,
+        metrics: Sequence[str] | None = None,
         tokenize: str = "",
         multi30k: str = "",
         **arguments: Any,
@@ -374,9 +372,10 @@ class Seq2SeqModel(Model):
         `metrics`, `tokenize` and `multi30k` are those of `headwise.evaluate.report.evaluate_model`, all other arguments
         those of `translate`.
         """
-        return evaluate_model(
-            self, sources, references, None, multi30k or None, tokenize, overrides=arguments, metrics=metrics
-        )
+        from headwise.evaluate.report import evaluate_model  # a translation does without it
+
+        named = {} if metrics is None else {"metrics": metrics}
+        return evaluate_model(self, sources, references, None, multi30k or None, tokenize, overrides=arguments, **named)
 
     # --- Drafts ---
 
@@ -627,4 +626,8 @@ class Translator(PrunableModel, Seq2SeqModel):
 
 def _with_glossary(translator: TextTranslator, glossary: Any) -> TextTranslator:
     """The translator, with a glossary if one is given."""
-    return with_glossary(translator, glossary) if glossary else translator
+    if not glossary:
+        return translator
+    from headwise.documents.glossary.translation import with_glossary  # a translation without one does without it
+
+    return with_glossary(translator, glossary)

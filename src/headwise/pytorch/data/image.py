@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headwise.errors import UserError
-from headwise.text.files.corpus import unreadable
+from headwise.text.files.sources import unreadable
 
 if TYPE_CHECKING:
     from PIL.Image import Image

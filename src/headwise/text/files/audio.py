@@ -16,7 +16,7 @@ from jaxtyping import Float, Float32, Float64
 from numpy.lib.stride_tricks import sliding_window_view
 
 from headwise.errors import UserError
-from headwise.text.files.corpus import unreadable
+from headwise.text.files.sources import unreadable
 
 RATE = 16_000  # samples per second
 WINDOW, HOP = 400, 160  # samples: 25 and 10 ms

@@ -6,9 +6,7 @@ becomes a `UserError` that names the file, the line and the fix. Dropping unsuit
 tokenization in `tokenizer.py`.
 """
 
-import errno
 import json
-import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,12 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from io import BufferedIOBase
 from itertools import zip_longest
-from pathlib import Path
 from typing import IO, Any
 
-from headwise.errors import UserError, most_similar
+from headwise.errors import UserError
 from headwise.text.files.hugging_face import read_hugging_face
-from headwise.text.files.sources import HF_PREFIX, STANDARD_INPUT, Pair, count_of, display_name, text_field
+from headwise.text.files.sources import HF_PREFIX, STANDARD_INPUT, Pair, count_of, display_name, text_field, unreadable
 
 RawLines = Callable[
     [str], Iterator[bytes]
@@ -257,28 +254,3 @@ def decode_line(raw: bytes, path: str, number: int, offset: int) -> str:
 def likely_encoding(raw: bytes, number: int) -> str:
     """The encoding to suggest: UTF-16 has a byte-order mark; otherwise Latin is most likely."""
     return "UTF-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
-
-
-def unreadable(path: str, error: OSError) -> UserError:
-    """The error for a path that cannot be opened."""
-    name = display_name(path)
-    if error.errno == errno.ENOENT:
-        return UserError(f"{name}: no such file{nearest_file(path)}")
-    if error.errno == errno.EISDIR:
-        return UserError(f"{name}: is a folder; name a file in it, or write hf:{path} for a folder of data files")
-    if error.errno == errno.EACCES:
-        return UserError(f"{name}: no permission to read it; try: chmod +r {path}")
-    return UserError(f"{name}: cannot be read ({error.strerror or error})")
-
-
-def nearest_file(path: str) -> str:
-    """A hint for a mistyped name: the most similar file with its ending or its stem, or the missing folder."""
-    folder, stem, ending = Path(path).parent, Path(path).stem, Path(path).suffix
-    if not folder.is_dir():
-        return f"; the folder {folder} does not exist"
-    files = filter(Path.is_file, folder.iterdir()) if os.access(folder, os.R_OK) else ()
-    names = [
-        file.name for file in files if file.stem == stem or (file.suffix == ending and most_similar(stem, [file.stem]))
-    ]
-    near = most_similar(Path(path).name, names)
-    return f"; did you mean '{folder / near}'?" if near else f"; look at: ls {folder}"

@@ -1,9 +1,12 @@
 """Sentence pairs, and the names of the files they come from."""
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from headwise.errors import UserError
+from headwise.errors import UserError, most_similar
 
 Pair = tuple[str, str]
 HF_PREFIX = "hf:"
@@ -77,3 +80,28 @@ def names_of(path: str) -> tuple[str, ...]:
     if isinstance(path, CachedCopy):
         return path.names
     return ("standard input" if path == STANDARD_INPUT else path,)
+
+
+def unreadable(path: str, error: OSError) -> UserError:
+    """The error for a path that cannot be opened."""
+    name = display_name(path)
+    if error.errno == errno.ENOENT:
+        return UserError(f"{name}: no such file{nearest_file(path)}")
+    if error.errno == errno.EISDIR:
+        return UserError(f"{name}: is a folder; name a file in it, or write hf:{path} for a folder of data files")
+    if error.errno == errno.EACCES:
+        return UserError(f"{name}: no permission to read it; try: chmod +r {path}")
+    return UserError(f"{name}: cannot be read ({error.strerror or error})")
+
+
+def nearest_file(path: str) -> str:
+    """A hint for a mistyped name: the most similar file with its ending or its stem, or the missing folder."""
+    folder, stem, ending = Path(path).parent, Path(path).stem, Path(path).suffix
+    if not folder.is_dir():
+        return f"; the folder {folder} does not exist"
+    files = filter(Path.is_file, folder.iterdir()) if os.access(folder, os.R_OK) else ()
+    names = [
+        file.name for file in files if file.stem == stem or (file.suffix == ending and most_similar(stem, [file.stem]))
+    ]
+    near = most_similar(Path(path).name, names)
+    return f"; did you mean '{folder / near}'?" if near else f"; look at: ls {folder}"

@@ -19,15 +19,8 @@ from typing import Any
 import numpy as np
 
 from headwise.errors import UserError
-from headwise.text.files.corpus import (
-    LONGEST_LINE,
-    json_object,
-    open_binary,
-    read_jsonl,
-    read_tsv,
-    unreadable,
-)
-from headwise.text.files.sources import STREAM_PREFIX, Pair, changed_file_error, text_field
+from headwise.text.files.corpus import LONGEST_LINE, json_object, open_binary, read_jsonl, read_tsv
+from headwise.text.files.sources import STREAM_PREFIX, Pair, changed_file_error, text_field, unreadable
 from headwise.text.prepared.file_hashes import short_hash
 
 PROBE = 1024  # bytes of each end of a shard that tell whether it has changed; a gzip file ends with its checksum

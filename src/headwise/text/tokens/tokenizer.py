@@ -28,7 +28,7 @@ from headwise.config.data import TextData
 from headwise.contract import SpecialIds
 from headwise.device import usable_cores
 from headwise.errors import UserError, unknown
-from headwise.text.files.corpus import unreadable
+from headwise.text.files.sources import unreadable
 from headwise.text.files.words import BYTES, WordTable, split_at
 from headwise.text.tokens.bpe_dropout import Merges
 
