@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, MutableMapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,8 @@ def usable_threads() -> int:
 def usable_cores(root: Path = Path("/")) -> int:
     """The cores of this process's affinity, or fewer if its control groups have a smaller CPU quota; at least 1.
 
-    Part of a core counts as one: threads that share it use all of the quota.
+    Part of a core counts as one: threads that share it use all of the quota. The quota is that of the first call:
+    reading it takes as long as a short text takes an encoder.
 
     Args:
         root: where `proc` and the file systems of its mount table are.
@@ -165,8 +167,13 @@ def keep_to_quota(environment: MutableMapping[str, str]) -> None:
         environment[THREADS] = str(usable_cores())
 
 
-def _quotas(root: Path) -> Iterator[float]:
+@cache
+def _quotas(root: Path) -> tuple[float, ...]:
     """CPU quotas, in cores, of the control groups of this process and their parents (cgroups(7)), both versions."""
+    return tuple(_read_quotas(root))
+
+
+def _read_quotas(root: Path) -> Iterator[float]:
     try:
         own = [line.split(":", 2) for line in (root / "proc/self/cgroup").read_text().split("\n") if line]
         mounts = [line.split() for line in (root / "proc/self/mountinfo").read_text().split("\n") if line]
