@@ -161,6 +161,18 @@ def test_a_row_does_not_depend_on_other_rows(d_out: int, d_in: int, numbers: str
             np.testing.assert_array_equal(layer(x[first : first + rows]), alone[first : first + rows])
 
 
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.4, 1.0])
+@pytest.mark.parametrize("d_in", [4, 60, 512, 2048, 5000])
+@pytest.mark.parametrize("d_out", [1, 17, 128])
+def test_a_row_that_is_mostly_zero_is_that_of_a_batch(d_out: int, d_in: int, share: float) -> None:
+    """Alone, only what is not zero is multiplied; `share` of the inputs are positive."""
+    layer, draw = Linear(drawn(d_out, d_in), drawn(d_out), numbers="int8", after_relu=True), np.random.default_rng(1)
+    x = inputs(20, d_in, True) * (draw.random((20, d_in)) < share).astype(np.float32)
+    x[0], x[1] = 0, 0
+    x[0, -1:], x[1, :4] = 3.0, drawn(4)[: x[1, :4].size].clip(0)  # at either end
+    np.testing.assert_array_equal(np.concatenate([layer(row) for row in x[:, None]]), layer(x))
+
+
 @pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("d_out", [1, 17, 100])
 def test_rows_of_a_layer_are_bit_identical(d_out: int, numbers: str) -> None:

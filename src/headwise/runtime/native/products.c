@@ -405,8 +405,42 @@ static Tile *const INT8_BLOCK_TILES[3][MAX_TILE_ROWS] = {HEIGHTS(int8_block, INT
 static void run_amx_tiles(const Product *product, int panel, int end) { (void)product, (void)panel, (void)end; } /* never called */
 #endif
 
+#ifdef REGISTER_IS_PANEL
+#define MOST_FOURS 1024 /* d_ff / 4 of the largest networks with ReLU */
+
+/* A row that is mostly zero, as after ReLU: multiplies only the groups of four inputs that are not. Returns 0 where these are
+   more than half. */
+static int sparse_row(const Product *product, int panel, int end) {
+    const Linear *layer = product->layer;
+    const int64_t size = PANEL * (int64_t)layer->depth;
+    int32_t fours[MOST_FOURS + PANEL], numbers[MOST_FOURS + PANEL];
+    if (layer->depth > 4 * MOST_FOURS) return 0;
+    const int n = nonzero_fours(product->x, layer->depth / 4, fours, numbers);
+    if (8 * n > layer->depth) return 0;
+    for (; panel < end; panel++) {
+        const int8_t *w = layer->quantised + panel * size;
+        i16 sums[4] = {zero16(), zero16(), zero16(), zero16()};
+        for (int i = 0; i < n; i += 4)
+            UNROLL(4)
+            for (int j = 0; j < 4; j++) {
+                const int8_t *four = w + 4 * PANEL * numbers[i + j]; /* 0 after the last one */
+                sums[j] = add_four16(sums[j], fours[i + j], four);
+            }
+        const i16 total = sum16(sum16(sums[0], sums[1]), sum16(sums[2], sums[3]));
+        const f16 scale = mul16(set16(product->x_scales[0]), load16(layer->scales + panel * PANEL));
+        const f16 value = fma16(minus16(total, layer->compensation + panel * PANEL), scale, load16(layer->bias + panel * PANEL));
+        store_panel(layer, panel, product->kind == RELU ? max16(set16(0), value) : value, product->y);
+    }
+    return 1;
+}
+#else
+static int sparse_row(const Product *product, int panel, int end) { return (void)product, (void)panel, (void)end, 0; }
+#endif
+
 static void int8_panels(const Product *product, int panel, int end) {
     const int wide = product->rows > MAX_TILE_ROWS ? INT8_TILE / MAX_TILE_ROWS : 1;
+    const int may_be_sparse = product->rows == 1 && !product->layer->zero_point && !product->layer->in_blocks;
+    if (may_be_sparse && sparse_row(product, panel, end)) return;
     if (product->layer->in_blocks) run_tiles(product, panel, end, INT8_BLOCK_TILES, INT8_TILE, 1);
     else if (product->rows >= AMX_MIN_ROWS) run_amx_tiles(product, panel, end);
     else run_tiles(product, panel, end, INT8_TILES, INT8_TILE, wide);

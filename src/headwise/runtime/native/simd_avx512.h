@@ -51,6 +51,27 @@ INLINE void store_levels16(uint8_t *to, f16 x, int zero) {
     _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8(levels));
 }
 
+/* The groups of four neighbours that are not all zero, and their numbers; returns how many. Sixteen zeros follow them. */
+INLINE int nonzero_fours(const uint8_t *x, int count, int32_t *fours, int32_t *numbers) {
+    __m512i number = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    int n = 0;
+    for (int i = 0; i < count; i += 16, number = _mm512_add_epi32(number, _mm512_set1_epi32(16))) {
+        const __mmask16 exist = count - i < 16 ? (__mmask16)((1 << (count - i)) - 1) : (__mmask16)0xffff;
+        const __m512i four = _mm512_maskz_loadu_epi32(exist, x + 4 * i);
+        const __mmask16 kept = _mm512_test_epi32_mask(four, four);
+        _mm512_storeu_si512(fours + n, _mm512_maskz_compress_epi32(kept, four));
+        _mm512_storeu_si512(numbers + n, _mm512_maskz_compress_epi32(kept, number));
+        n += __builtin_popcount(kept);
+    }
+    _mm512_storeu_si512(fours + n, zero16());
+    _mm512_storeu_si512(numbers + n, zero16());
+    return n;
+}
+INLINE i16 add_four16(i16 total, int32_t four, const int8_t *w) {
+    return _mm512_dpbusd_epi32(total, _mm512_set1_epi32(four), _mm512_load_si512(w));
+}
+INLINE i16 sum16(i16 a, i16 b) { return _mm512_add_epi32(a, b); }
+
 /* `vpdpbusd` multiplies and adds four neighbours in 32 bits. With few sums, those of a group are computed separately to avoid
    waiting for each other. */
 INLINE void add_products(const int ROWS, const int P, i16 total[][4], const uint8_t *x, int64_t depth, const int8_t *w) {
