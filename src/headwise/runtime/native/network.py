@@ -302,7 +302,8 @@ class CompiledNetwork(PackedNetwork, NativeEngine):
         decoder = [self._layer(f"decoder.layers.{i}", *each) for i, each in enumerate(heads)]
         output, scale = parameters["output.weight"], np.float32(shape.logit_scale)
         output = output if scale == 1 else output * scale
-        self.output = Linear(output, parameters.get("output.bias"), numbers, False, self._memory, self._in_blocks)
+        of_output = "int8" if numbers == "int4" else numbers
+        self.output = Linear(output, parameters.get("output.bias"), of_output, False, self._memory, self._in_blocks)
         scales: dict[str, float] = dict(zip(("src", "tgt"), shape.embedding_scales, strict=True))
         embeddings = {side: self._embeddings(f"{side}_embeddings", tables[side], scales[side]) for side in sides}
         self.structure = c.Transformer(
