@@ -58,10 +58,9 @@ float maximum(const float *x, int n) {
 
 /* Eight numbers from index i on; from index n on they are -inf. */
 INLINE f8 visible8(const float *x, int i, int n) {
-    static const i8 lanes = {0, 1, 2, 3, 4, 5, 6, 7};
     if (i + 8 <= n) return load8(x + i);
-    const i8 hidden = lanes >= n - i;
-    return add8(select8(~hidden, load8(x + i)), select8(hidden, set8(-INFINITY)));
+    const i8 shown = first8(n - i);
+    return add8(select8(shown, load8(x + i)), select8(~shown, set8(-INFINITY)));
 }
 
 /* Each pass loads what the pass before it has stored, in the same registers: other sizes would have to wait for it. */

@@ -90,11 +90,7 @@ INLINE void int4_tile(const int MR, const int P, const Product *product, int row
             sums[r] = fma16(minus16(total[r][0], compensation), mul16(scales, set16(x_scales[r * groups])), sums[r]);
     }
     const f16 bias = load16(layer->bias + panel * PANEL);
-    for (int r = 0; r < MR; r++) {
-        f16 value = add16(sums[r], bias);
-        if (product->kind == RELU) value = max16(set16(0), value);
-        store_panel(layer, panel, value, product->y + (row + r) * product->y_stride);
-    }
+    for (int r = 0; r < MR; r++) store_panel(product, row + r, panel, add16(sums[r], bias));
 }
 
 TILES(int4, 1)

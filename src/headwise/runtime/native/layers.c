@@ -20,12 +20,6 @@ static void scale_by_rms(const Norm *norm, const float *x, float *y, int width, 
     }
 }
 
-/* Keeps the first numbers of eight, 0 for the others. */
-INLINE f8 keep_first8(f8 x, int n) {
-    static const i8 lanes = {0, 1, 2, 3, 4, 5, 6, 7};
-    return select8(lanes < n, x);
-}
-
 /* The sum of (x - mean)^`power` over d numbers; the last eight may be padded. */
 INLINE float sum_of_powers(const int power, const float *x, int d, float mean) {
     f16 total[2] = {set16(0), set16(0)};
@@ -39,7 +33,7 @@ INLINE float sum_of_powers(const int power, const float *x, int d, float mean) {
         }
     for (; i < d; i += 8) {
         f8 off = sub8(load8(x + i), set8(mean));
-        if (i + 8 > d) off = keep_first8(off, d - i);
+        if (i + 8 > d) off = select8(first8(d - i), off);
         rest = power == 2 ? fma8(off, off, rest) : add8(rest, off);
     }
     return reduce_add8(add8(add_halves16(add16(total[0], total[1])), rest));

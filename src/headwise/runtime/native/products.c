@@ -297,10 +297,12 @@ static void quantise_row(const Linear *layer, const float *x, uint8_t *levels, f
                            layer->zero_point, levels + k);
 }
 
-/* Stores the outputs of a panel that exist. */
-INLINE void store_panel(const Linear *layer, int panel, f16 values, float *y) {
+/* Stores the outputs of a row in a panel, as far as they exist, after a ReLU if it follows. */
+INLINE void store_panel(const Product *product, int row, int panel, f16 values) {
+    const Linear *layer = product->layer;
     const int n = panel * PANEL;
-    float out[PANEL];
+    float out[PANEL], *y = product->y + row * product->y_stride;
+    if (product->kind == RELU) values = max16(set16(0), values);
     if (n + PANEL <= layer->d_out) {
         store16(y + n, values);
     } else {
@@ -387,15 +389,19 @@ INLINE void int8_block_tile(const int MR, const int P, const Product *product, i
             sums[r] = fma16(sub16(minus16(total[r][0], nothing), compensation), set16(x_scales[r * blocks + b]), sums[r]);
     }
     const f16 scales = load16(layer->scales + panel * PANEL), bias = load16(layer->bias + panel * PANEL);
-    for (int r = 0; r < MR; r++) {
-        f16 value = fma16(sums[r], scales, bias);
-        if (product->kind == RELU) value = max16(set16(0), value);
-        store_panel(layer, panel, value, product->y + (row + r) * product->y_stride);
-    }
+    for (int r = 0; r < MR; r++) store_panel(product, row + r, panel, fma16(sums[r], scales, bias));
 }
 
 TILES(int8_block, 1)
 static Tile *const INT8_BLOCK_TILES[3][MAX_TILE_ROWS] = {HEIGHTS(int8_block, INT8_TILE, 1)};
+
+#ifdef REGISTER_IS_PANEL
+/* Converts the sums of a row and a panel to outputs. */
+INLINE void int8_epilogue(const Product *product, int row, int panel, i16 sums, f16 scales, f16 bias) {
+    const f16 scale = mul16(set16(product->x_scales[row]), scales);
+    store_panel(product, row, panel, fma16(minus16(sums, product->layer->compensation + panel * PANEL), scale, bias));
+}
+#endif
 
 #ifdef __AMX_INT8__
 #include "tiles_amx.h"
@@ -427,9 +433,7 @@ static int sparse_row(const Product *product, int panel, int end) {
                 sums[j] = add_four16(sums[j], fours[i + j], four);
             }
         const i16 total = sum16(sum16(sums[0], sums[1]), sum16(sums[2], sums[3]));
-        const f16 scale = mul16(set16(product->x_scales[0]), load16(layer->scales + panel * PANEL));
-        const f16 value = fma16(minus16(total, layer->compensation + panel * PANEL), scale, load16(layer->bias + panel * PANEL));
-        store_panel(layer, panel, product->kind == RELU ? max16(set16(0), value) : value, product->y);
+        int8_epilogue(product, 0, panel, total, load16(layer->scales + panel * PANEL), load16(layer->bias + panel * PANEL));
     }
     return 1;
 }
@@ -495,11 +499,7 @@ INLINE void fma_tile(const int HALF, const int MR, const int P, const Product *p
     COMPILER_BARRIER(sums);
     for (int p = 0; p < P; p++) {
         const f16 bias = load16(layer->bias + (panel + p) * PANEL);
-        for (int r = 0; r < MR; r++) {
-            f16 value = add16(sums[r][p], bias);
-            if (product->kind == RELU) value = max16(set16(0), value);
-            store_panel(layer, panel + p, value, product->y + (row + r) * product->y_stride);
-        }
+        for (int r = 0; r < MR; r++) store_panel(product, row + r, panel + p, add16(sums[r][p], bias));
     }
 }
 

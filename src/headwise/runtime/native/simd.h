@@ -69,6 +69,9 @@ INLINE f8 reduce_add8x8(const f8 x[8]) {
 }
 #endif
 
+/* The mask of the first n of eight. */
+INLINE i8 first8(int n) { return (i8){0, 1, 2, 3, 4, 5, 6, 7} < n; }
+
 /* --- bfloat16: the upper half of a float32 --- */
 
 /* Eight numbers from index i on, bfloat16 if `half`, else float32. */

@@ -50,14 +50,6 @@ static __attribute__((noinline)) void panel_sums(const uint8_t *x, int rows, int
     STORE_TILE(0) STORE_TILE(1) STORE_TILE(2)
 }
 
-/* Converts the sums of a row and a panel to outputs. */
-INLINE void int8_epilogue(const Product *product, int row, int panel, i16 sums, f16 scales, f16 bias) {
-    const f16 scale = mul16(set16(product->x_scales[row]), scales);
-    f16 value = fma16(minus16(sums, product->layer->compensation + panel * PANEL), scale, bias);
-    if (product->kind == RELU) value = max16(set16(0), value);
-    store_panel(product->layer, panel, value, product->y + row * product->y_stride);
-}
-
 static void run_amx_tiles(const Product *product, int panel, int end) {
     const int rows = product->rows;
     const Linear *layer = product->layer;
