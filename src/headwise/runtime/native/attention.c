@@ -59,7 +59,7 @@ float maximum(const float *x, int n) {
 /* Eight numbers from index i on; from index n on they are -inf. */
 INLINE f8 visible8(const float *x, int i, int n) {
     if (i + 8 <= n) return load8(x + i);
-    const i8 shown = first8(n - i);
+    const i8 shown = FIRST8(n - i);
     return add8(select8(shown, load8(x + i)), select8(~shown, set8(-INFINITY)));
 }
 

@@ -33,7 +33,7 @@ INLINE float sum_of_powers(const int power, const float *x, int d, float mean) {
         }
     for (; i < d; i += 8) {
         f8 off = sub8(load8(x + i), set8(mean));
-        if (i + 8 > d) off = select8(first8(d - i), off);
+        if (i + 8 > d) off = select8(FIRST8(d - i), off);
         rest = power == 2 ? fma8(off, off, rest) : add8(rest, off);
     }
     return reduce_add8(add8(add_halves16(add16(total[0], total[1])), rest));

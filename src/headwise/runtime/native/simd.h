@@ -70,7 +70,7 @@ INLINE f8 reduce_add8x8(const f8 x[8]) {
 #endif
 
 /* The mask of the first n of eight. */
-INLINE i8 first8(int n) { return (i8){0, 1, 2, 3, 4, 5, 6, 7} < n; }
+#define FIRST8(n) ((i8){0, 1, 2, 3, 4, 5, 6, 7} < (n))
 
 /* --- bfloat16: the upper half of a float32 --- */
 
