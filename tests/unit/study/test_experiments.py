@@ -247,6 +247,20 @@ def test_statements_of_ablation_and_transfer() -> None:
     assert judged("transfer", rows) == {"gains": "supported", "less": "refuted"}
 
 
+@pytest.mark.parametrize("n_characters", [26, 40, 65, 90, 138, 256])
+def test_networks_of_character_models_have_one_size_with_any_text(n_characters: int) -> None:
+    """As the full study builds them; a network that cannot be made as large as the others is an error."""
+    shapes = {
+        (condition.network, condition.width, condition.layers)
+        for claim in CLAIMS.values()
+        for condition in claim.conditions(Plan("full"))
+        if isinstance(condition, characters.Condition)
+    }
+    assert len(shapes) > 10
+    for network, width, layers in shapes:
+        characters.build_character_network(network, n_characters, width, layers)
+
+
 def test_ablated_networks_have_the_size_of_the_whole_one_and_lack_the_part() -> None:
     whole, flat, thin = (
         characters.build_character_network(name, 30, 32, 2)

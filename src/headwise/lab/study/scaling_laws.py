@@ -12,7 +12,7 @@ NETWORKS = (TRANSFORMER, LSTM)
 
 def conditions(plan: Plan) -> list[Condition]:
     """Widths for the parameters, lengths of training for the characters read."""
-    widths = plan.pick((8, 12, 16), (8, 16, 24, 40, 64))
+    widths = plan.pick((8, 12, 16), (14, 20, 28, 42, 64))
     steps = plan.pick((4, 5, 6), (125, 250, 500, 1000, 2000))
     shapes = [(width, steps[-1]) for width in widths] + [(widths[-1], number) for number in steps[:-1]]
     return [character_condition(plan, name, width, 2, number) for width, number in shapes for name in NETWORKS]
