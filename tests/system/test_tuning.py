@@ -89,6 +89,21 @@ def test_pairs_of_uneven_length_are_kept_for_summarisation_only(cli: Cli, tmp_pa
     assert f"training on {3 - kept} of 2 pairs" in other.err
 
 
+def test_held_out_pairs_fit_the_positions_of_the_model(cli: Cli, tmp_path: Path) -> None:
+    """They were chosen by the command, so those that are too long are dropped; a user's own ones are refused."""
+    write(tmp_path / "model", "bart", max_position_embeddings=20)
+    pairs = [f"{'a dog ' * words}{i}\t{'ein Hund ' * words}{i}\n" for i in range(30) for words in (1, 12)]
+    (tmp_path / "a.tsv").write_text("".join(pairs), encoding="utf-8")
+    asked = ["tune", tmp_path / "model", "--train", tmp_path / "a.tsv", "--out", tmp_path / "out"]
+    settings = ["--set", *QUICK, "train.max_steps=1"]
+    ran = cli(*asked, "--valid", "20%", *settings)
+    assert ran.code == 0, ran.err
+    (line,) = [line for line in ran.err.splitlines() if re.match(r"validating on \d+ of 12;", line)]
+    assert line.endswith(": longer than data.max_length") and 0 < int(line.split()[2]) < 12
+    refused = cli(*asked[:-1], tmp_path / "other", "--valid", tmp_path / "a.tsv", *settings)
+    assert refused.code == 2 and "more than model.max_len = 20" in refused.err
+
+
 def test_dropout_is_that_of_the_checkpoint_unless_it_is_set(cli: Cli, files: list[str], tmp_path: Path) -> None:
     write(tmp_path / "model", "marian", dropout=0.25, attention_dropout=0.1)
     for out, more, expected in (("a", [], 0.25), ("b", ["model.dropout=0.5"], 0.5)):

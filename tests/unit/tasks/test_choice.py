@@ -79,6 +79,26 @@ def test_more_time_and_pairs_are_advised_with_their_gain() -> None:
     assert "2.0 times the pairs gained 5.0 BLEU" in after
 
 
+def test_a_larger_model_fine_tuning_and_a_glossary_are_compared() -> None:
+    first = measurements()[0]
+    larger = replace(first, recipe="small", bleu=first.bleu - 4)
+    few = CorpusSize(1200, 15_000, 15_000)
+    captions, little = (choose(corpus, 7.0, table=[first, larger]).after for corpus in (CAPTIONS, few))
+    assert f"small had {larger.bleu} instead of {first.bleu} BLEU" in captions
+    assert "fine-tuning a general model had 37.2 instead of 37.4 BLEU with 10,000 pairs" in captions
+    assert "fine-tuning a general model had 24.8 instead of 17.8 BLEU with 1,000 pairs" in little
+    assert "fine-tuning" not in choose(replace(CAPTIONS, pairs=160_000), 7.0).after
+    assert "36.8 %" in captions
+
+
+@pytest.mark.skipif(not RESULTS.is_dir(), reason="results are not part of the source distribution")
+def test_the_figures_of_a_glossary_are_those_of_its_results() -> None:
+    text = (RESULTS / "glossaries_1-core-cpu-avx2_2026-11-23.md").read_text(encoding="utf-8")
+    with_terms, without, loss = choice.GLOSSARY
+    assert f"| plain | alone | {without}% |" in text and f"| plain | terms constrained | {with_terms}% |" in text
+    assert f"BLEU falls by {loss}" in text
+
+
 def test_a_machine_is_timed() -> None:
     config = apply_settings(load_recipe("tiny"), [*SMALL, "train.tokens_per_batch=60"])
     assert seconds_of_update(request("out"), config) > 0
@@ -131,4 +151,5 @@ def test_a_resumed_run_keeps_what_was_chosen(
     assert (config["recipe"], config["data"]["vocab_size"]) == ("tiny", 300)
     monkeypatch.setattr(choice, "seconds_of_update", lambda *given: pytest.fail("a resumed run measures nothing"))
     longer = [*SMALL, "train.minutes=1"]
-    assert train_model(replace(given, settings=longer, resume=True)) == "finished"
+    assert train_model(replace(given, settings=longer, resume=True, show=True)) == "finished"
+    assert "as measured" in capsys.readouterr().err

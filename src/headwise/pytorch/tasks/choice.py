@@ -26,7 +26,7 @@ from headwise.errors import UserError
 from headwise.pytorch.architectures.registry import build_network
 from headwise.pytorch.tasks.automatic import with_precision
 from headwise.pytorch.tasks.job import TrainRequest, notify
-from headwise.pytorch.tasks.parallel_text import better_vocabulary, with_memories
+from headwise.pytorch.tasks.parallel_text import MEASURED, better_vocabulary, with_memories
 from headwise.pytorch.training.step import translation_objective
 from headwise.runtime.checkpoint.trained import CONFIG, read_run
 from headwise.text.files.corpus import read_pairs
@@ -42,6 +42,9 @@ SHORT, SHORT_DROPOUT = 15, 0.1
 NEAR = 4.0  # the expected BLEU comes from measurements whose pairs and minutes differ by at most this factor
 FAR = 2.0  # farther from the nearest measurement, the choice comes with a warning
 TIMED = 4  # updates
+# Terms that were written with a glossary and without, in percent, and BLEU that it cost
+# (benchmarks/results/glossaries_1-core-cpu-avx2_2026-11-23.md)
+GLOSSARY = 100.0, 36.8, 4.4
 
 
 @dataclass(frozen=True)
@@ -189,9 +192,11 @@ def expected(recipe: str, pairs: int, minutes: float, table: Sequence[Measuremen
 
 
 def outlook(recipe: str, pairs: int, minutes: float, table: Sequence[Measurement]) -> str:
-    """What more time and more pairs have gained in the nearest measurements, for the end of a run."""
+    """What more time, more pairs, a larger model, fine-tuning and a glossary brought in the nearest measurements: the
+    last lines of a run.
+    """
     rows = sorted((row for row in table if row.recipe == recipe), key=lambda row: _distance(row, pairs, minutes))
-    gains = []
+    lines = []
     for name in ("minutes", "pairs"):
         steps = [
             (low, high)
@@ -204,12 +209,30 @@ def outlook(recipe: str, pairs: int, minutes: float, table: Sequence[Measurement
         if steps:
             low, high = min(steps, key=lambda step: sum(_distance(row, pairs, minutes) for row in step))
             times = getattr(high, name) / getattr(low, name)
-            gains.append(f"{times:.1f} times the {name} gained {high.bleu - low.bleu:.1f} BLEU ({low.corpus})")
-    return f"what more would bring, as measured: {'; '.join(gains)}" if gains else ""
+            lines.append(f"{times:.1f} times the {name} gained {high.bleu - low.bleu:.1f} BLEU ({low.corpus})")
+    for own in rows:
+        same = [row for row in table if (row.corpus, row.pairs) == (own.corpus, own.pairs)]
+        best = {
+            row.recipe: row for row in sorted(same, key=lambda row: row.bleu) if _ratio(row.minutes, own.minutes) < 1.5
+        }
+        if others := [f"{row.recipe} had {row.bleu}" for row in best.values() if row.recipe != recipe]:
+            lines.append(
+                f"{', '.join(others)} instead of {best[recipe].bleu} BLEU in about the same time ({own.corpus})"
+            )
+            break
+    nearest = min(MEASURED, key=lambda measured: _ratio(measured, pairs))
+    if _ratio(nearest, pairs) <= NEAR:
+        scratch, tuned = MEASURED[nearest]
+        lines.append(f"fine-tuning a general model had {tuned} instead of {scratch} BLEU with {nearest:,} pairs")
+    with_terms, without, loss = GLOSSARY
+    lines.append(
+        f"a glossary of rare words: {with_terms:g} % were written instead of {without} %, with {loss} BLEU less"
+    )
+    return "\n  ".join(["what else would bring something, as measured:", *lines])
 
 
 def with_choice(request: TrainRequest) -> tuple[TrainRequest, str]:
-    """The request with a recipe and settings, if it has minutes instead; and a line for the end of the run."""
+    """The request with a recipe and settings, if it has minutes instead; and lines for the end of the run."""
     minutes = minutes_of(request.settings)
     if request.recipe or request.init or not minutes:
         return request, ""
@@ -219,7 +242,8 @@ def with_choice(request: TrainRequest) -> tuple[TrainRequest, str]:
     if request.resume and (folder / CONFIG).is_file():
         before, about = read_run(folder)
         own = (f"model.dropout={before.model.dropout:g}", f"data.vocab_size={before.data.vocab_size}")
-        return replace(request, recipe=about["recipe"], settings=[*own, *request.settings]), ""
+        after = outlook(about["recipe"], about["corpus"]["pairs"], minutes, measurements())
+        return replace(request, recipe=about["recipe"], settings=[*own, *request.settings]), after
     once = any(path == STANDARD_INPUT or path.startswith(STREAM_PREFIX) for path in request.train)
     if once or "WORLD_SIZE" in os.environ:
         raise UserError("--recipe is required with torchrun, standard input or stream: the pairs are not counted first")

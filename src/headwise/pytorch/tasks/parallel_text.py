@@ -23,6 +23,7 @@ from headwise.runtime.checkpoint.model_card import headwise_command
 from headwise.text.files.corpus import Corpus, parse_corpora
 from headwise.text.files.file_checks import file_warnings, leakage_warnings, parse_pairs
 from headwise.text.files.sources import STREAM_PREFIX, count_of, display_name, names_of
+from headwise.text.files.split import parse_validation_size
 from headwise.text.prepared.batch_planning import Pairs
 from headwise.text.prepared.mixing import CorpusShare, Mixture, pairs_per_epoch
 from headwise.text.prepared.prepared import PreparedCorpus, prepare, spool, train_tokenizer
@@ -88,8 +89,7 @@ def prepare_both(
         return stream, validating, {**names, **entry, "valid_key": validating.key}
     workers = request.workers or usable_cores()
     prepared = prepare(train, tokenizer, config.data, progress=request.show, workers=workers)
-    reasons = "".join(f"; dropped {count:,}: {reason}" for reason, count in prepared.dropped.items())
-    notify(request, f"training on {len(prepared):,} of {prepared.read:,} {noun}{reasons}")
+    notify(request, f"training on {len(prepared):,} of {prepared.read:,} {noun}{_reasons(prepared)}")
     validating = _prepare_validation(request, config, tokenizer, valid)
     corpus = {
         **names,
@@ -104,11 +104,19 @@ def prepare_both(
     return prepared, validating, corpus
 
 
+def _reasons(prepared: PreparedCorpus) -> str:
+    """What was dropped, and why."""
+    return "".join(f"; dropped {count:,}: {reason}" for reason, count in prepared.dropped.items())
+
+
 def _prepare_validation(
     request: TrainRequest, config: RunConfig, tokenizer: PairTokenizer, valid: Sequence[Corpus]
 ) -> PreparedCorpus:
-    """The tokenized validation data."""
-    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=False)
+    """The tokenized validation data. Of texts too long for the model, held-out ones are dropped and others refused."""
+    chosen_here = longest_sequence(config.model) is not None and parse_validation_size(request.valid) is not None
+    validating = prepare(valid, tokenizer, config.data, progress=request.show, clean=chosen_here)
+    if reasons := _reasons(validating):
+        notify(request, f"validating on {len(validating):,} of {validating.read:,}{reasons}")
     _check_lengths(request.valid, config, tokenizer, validating)
     return validating
 
