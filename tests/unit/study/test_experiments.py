@@ -9,7 +9,7 @@ import torch
 
 from headwise.errors import UserError
 from headwise.evaluate.alignment import score_alignment
-from headwise.lab.study import characters, distance, gradients, learning, links, order, translators
+from headwise.lab.study import characters, distance, gradients, learning, links, order, scaled_training, translators
 from headwise.lab.study import scaled_dot_product as scaled
 from headwise.lab.study.claim import Plan, select_rows
 from headwise.lab.study.claims import CLAIMS
@@ -124,7 +124,11 @@ def test_statements_of_distance() -> None:
     fades = with_values(rows, "accuracy", lambda row: 0.9 if row["network"] != "lstm" or row["distance"] < 10 else 0.1)
     verdicts = {name: verdict for name, verdict in judged("distance", fades).items() if name.startswith("recall")}
     assert set(verdicts.values()) == {"supported"}
-    assert set(judged("distance", with_values(rows, "accuracy", lambda row: 0.1)).values()) >= {"refuted", "supported"}
+    level = judged("distance", with_values(rows, "accuracy", lambda row: 0.9))
+    assert level["recall-lstm-fades"] == level["recall-conv-leads"] == "refuted"
+    assert level["recall-conv-level"] == "supported"
+    unlearned = with_values(rows, "accuracy", lambda row: 0.1)  # in the second stage
+    assert set(judged("distance", unlearned).values()) == {"undecided"}
     unsolved = with_values(fades, "solved", lambda row: row["network"] != "lstm")
     verdicts = judged("distance", unsolved)
     assert verdicts["recall-lstm-fades"] == verdicts["recall-conv-leads"] == "undecided"
@@ -156,11 +160,21 @@ def test_statements_of_scaled_dot_product() -> None:
 
 
 def test_statements_of_scaled_training() -> None:
-    rows = toy_rows("scaled-training")
-    fails = with_values(rows, "accuracy", lambda row: 0.1 if row["factor"] != "without" or row["d_k"] < 10 else 0.9)
-    assert judged("scaled-training", fails)["large"] == "refuted"
-    helps = with_values(rows, "accuracy", lambda row: 0.9 if row["factor"] != "without" or row["d_k"] < 10 else 0.1)
-    assert judged("scaled-training", helps)["large"] == judged("scaled-training", helps)["small"] == "supported"
+    rows = with_values(toy_rows("scaled-training"), "learned", lambda row: True)
+
+    def slow(factor: str) -> dict[str, str]:
+        chosen = with_values(
+            rows, "updates", lambda row: 300.0 if row["factor"] == factor and row["d_k"] > 10 else 100.0
+        )
+        return judged("scaled-training", chosen)
+
+    assert slow("without")["large"] == slow("without")["small"] == "supported"
+    assert slow(scaled_training.WITH)["large"] == "refuted"
+    for factor, verdict in (("without", "supported"), (scaled_training.WITH, "undecided")):
+        slower = with_values(rows, "updates", lambda row: 300.0 if row["factor"] == "without" else 100.0)
+        failed = with_values(slower, "learned", lambda row, factor=factor: row["factor"] != factor)
+        verdicts = judged("scaled-training", failed)
+        assert verdicts["large"] == verdict and verdicts["small"] == "undecided"
 
 
 def test_statements_of_layer_cost() -> None:
@@ -231,12 +245,15 @@ def test_statements_of_variants(claim: str, statement: str, better: str) -> None
 
 @pytest.mark.thorough
 def test_statements_of_interpretability() -> None:
-    rows = [{**row, "error": 0.2, "diagonal_error": 0.4, "deletion": 0.5} for row in toy_rows("interpretability")]
+    measured = {"error": 0.2, "diagonal_error": 0.4, "deletion": 0.5, "bleu": 20.0, "floor": 2.0}
+    rows = [{**row, **measured} for row in toy_rows("interpretability")]
     verdicts = judged("interpretability", rows)
     assert {verdict for name, verdict in verdicts.items() if "multi30k" not in name} == {"supported"}
     assert {verdict for name, verdict in verdicts.items() if "multi30k" in name} == {"not measured yet"}
     wrong = judged("interpretability", [{**row, "error": 0.8, "deletion": -0.5} for row in rows])
     assert {verdict for name, verdict in wrong.items() if "multi30k" not in name} == {"refuted"}
+    untrained = judged("interpretability", [{**row, "bleu": 2.5} for row in rows])
+    assert {verdict for name, verdict in untrained.items() if "multi30k" not in name} == {"not comparable"}
 
 
 def test_statements_of_ablation_and_transfer() -> None:

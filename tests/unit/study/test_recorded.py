@@ -62,13 +62,20 @@ def test_figures_are_of_the_present_code_and_conditions(path: Path, claim: dict[
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     present, machine = CLAIMS[claim["name"]], READ[path]["about"]["machine"]
-    keys = set[str]()
+    conditions = present.conditions(Plan("full", data=tmp_path))
+    keys, measured = set[str](), set[str]()
     for key in claim["units"]:
         unit = READ[path]["units"][key]
         rate = {"rate": unit["condition"]["rate"]} if "rate" in unit["condition"] else {}
-        conditions = present.conditions(Plan("full", data=tmp_path))
         keys |= {Unit(present, replace(condition, **rate), unit["seed"]).key(machine) for condition in conditions}
+        measured.add(without_rate(unit["condition"]))
     assert set(claim["units"]) <= keys, again(path, claim["name"])
+    assert measured == {without_rate(Unit(present, one, 1).settings) for one in conditions}, again(path, claim["name"])
+
+
+def without_rate(settings: dict[str, Any]) -> str:
+    """A condition without its learning rate, as text."""
+    return json.dumps({key: value for key, value in settings.items() if key != "rate"})
 
 
 @pytest.mark.parametrize(("path", "claim"), RECORDED)

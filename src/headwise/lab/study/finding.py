@@ -118,7 +118,7 @@ def networks_trained(finding: Finding) -> list[list[str]]:
     if not any(kind_of(row) and ("parameters" in row or "diverged" in row) for row in rows):
         return []
     table = [["network", "parameters", "learning rates selected", "trainings", "diverged updates"]]
-    for name in dict.fromkeys(kind_of(row) for row in rows):
+    for name in filter(None, dict.fromkeys(kind_of(row) for row in rows)):
         own = [row for row in rows if kind_of(row) == name]
         sizes = sorted({row["parameters"] for row in own if row.get("parameters")})
         rates = sorted({row.get("rate", 0.0) for row in own if row["unit"] >= len(finding.tuning)} - {0.0})

@@ -4,8 +4,18 @@ from collections.abc import Callable, Sequence
 
 from headwise.evaluate.pages.figures import Figure, Panel
 from headwise.lab.study.claim import Claim, Plan, distinct, mean_of, select_rows, series_by
-from headwise.lab.study.statement import NotMeasured, Row, Statement, over_seeds
-from headwise.lab.study.translators import ALL, CORPUS, GENERATED, NEEDS, Condition, measure, on_corpus, on_generated
+from headwise.lab.study.statement import AtFloor, NotMeasured, Row, Statement, over_seeds
+from headwise.lab.study.translators import (
+    ALL,
+    CORPUS,
+    GENERATED,
+    LEFT,
+    NEEDS,
+    Condition,
+    measure,
+    on_corpus,
+    on_generated,
+)
 
 NETWORKS = ("bahdanau", "transformer")
 
@@ -57,11 +67,13 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
 
 
 def of(corpus: str, network: str, value: Callable[[Sequence[Row]], float]) -> Callable[[Sequence[Row]], float]:
-    """The value of the rows of one network on one corpus."""
+    """The value of the rows of one network on one corpus; `AtFloor` if it has learned nothing with one of the seeds."""
 
     def chosen(rows: Sequence[Row]) -> float:
         if not (own := select_rows(rows, corpus=corpus, network=network)):
             raise NotMeasured(f"{network} was not measured on {corpus}")
+        if any(row["bleu"] < row["floor"] + LEFT for row in own):
+            raise AtFloor(f"{network} translates no better than the best constant output")
         return value(own)
 
     return chosen

@@ -32,7 +32,7 @@ class Condition:
 
 def conditions(plan: Plan) -> list[Condition]:
     """Layers and kernel widths, with a dilated stack and attention for comparison."""
-    depths = plan.pick([1, 2], [1, 2, 4, 8, 16])
+    depths = plan.pick([1, 2], [*range(1, 9), 16])
     kernels = plan.pick([3], [3, 5, 9, 15])
     length = plan.pick(33, 257)
     plain = [Condition("convolution", kernel, layers, length) for kernel in kernels for layers in depths]

@@ -86,8 +86,8 @@ class Statement:
         >>> Statement("a", "", "", exact(lambda rows: 0.0), above=0.1).threshold
         'above 0.1'
         """
-        bounds = [f"above {self.above:g}"] * math.isfinite(self.above)
-        return " and ".join(bounds + [f"below {self.below:g}"] * math.isfinite(self.below))
+        bounds = [f"above {self.above:.3g}"] * math.isfinite(self.above)
+        return " and ".join(bounds + [f"below {self.below:.3g}"] * math.isfinite(self.below))
 
 
 @dataclass(frozen=True)
