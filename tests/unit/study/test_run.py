@@ -128,6 +128,16 @@ def test_seeds_are_added_only_while_a_statement_is_undecided(tmp_path: Path, mon
     assert finding.counted == "1 undecided" and finding.waiting == 0
 
 
+def test_all_claims_get_their_first_seeds_before_any_gets_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    undecided = replace(TOY, statements=(replace(MEAN, above=7.2),))
+    other = replace(undecided, name="other", conditions=lambda plan: [Condition(3, 0.1)])
+    for claim in (undecided, other):
+        monkeypatch.setitem(claims.CLAIMS, claim.name, claim)
+    run_study(request(tmp_path, ("toy", "other")))
+    seeds = [seed for _, seed in MEASURED]
+    assert seeds[:8] == [1, 1, 1, 2, 2, 2, 1, 2] and set(seeds[8:]) == {3, 4}
+
+
 def test_only_timings_depend_on_the_machine() -> None:
     unit = Unit(TOY, Condition(1, 0.1), 1)
     assert unit.key("one") == unit.key("another")

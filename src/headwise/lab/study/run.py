@@ -1,9 +1,9 @@
 """The study: which units to measure, in which order, and the report of their results.
 
 Claims come in the order of `claims.py`, the most important first. For each of them learning rates are selected
-(`tuning.py`); then every network is measured with a few seeds, and with another one as long as a statement is
-undecided. What comes next follows from the units in the store alone, so a study that was killed continues, and the
-report can be written at any time.
+(`tuning.py`); then every network is measured with a few seeds. When all claims have these, another seed is measured as
+long as a statement is undecided. What comes next follows from the units in the store alone, so a study that was killed
+continues, and the report can be written at any time.
 """
 
 import json
@@ -101,7 +101,7 @@ def run_study(request: StudyRequest) -> tuple[Path, list[Finding]]:
 
 
 def measure_claims(claims: Sequence[Claim], request: StudyRequest, work: Store) -> None:
-    """One claim after the other, with its plan before and a progress bar."""
+    """One claim after the other, with its plan before and a progress bar; more seeds only when all have the first."""
     from tqdm import tqdm
 
     lines, total = plan_lines(claims, request, work)
@@ -109,9 +109,10 @@ def measure_claims(claims: Sequence[Claim], request: StudyRequest, work: Store) 
     with tqdm(total=total, bar_format=look, disable=None, smoothing=0.1) as bar:
         for line in lines:
             bar.write(line, file=sys.stderr)
-        for claim in claims:
+        for claim, most in [(claim, most) for most in ("first", "most") for claim in claims]:
             bar.set_description(claim.name)
-            while waiting := state_of(claim, request.plan, work).waiting:
+            last: int = getattr(claim.looks_at(request.plan), most)
+            while waiting := [one for one in state_of(claim, request.plan, work).waiting if one.seed <= last]:
                 for unit in measure_all(waiting, work, request.jobs):
                     bar.update(expected_seconds(unit, request.plan, work) / (1 if claim.timed else request.jobs))
 
