@@ -148,7 +148,8 @@ def choose(
         f"because: {best.recipe} had {best}{others}; a {length} run has dropout {dropout:g}; this machine is "
         f"{speed:.2g} times as fast as the core of the measurements"
     )
-    lines = (chosen, why, expected(best.recipe, corpus.pairs, core_minutes, table))
+    more = "".join(f"; {line}" for line in gain("pairs", best.recipe, corpus.pairs, core_minutes, table))
+    lines = (chosen, why, expected(best.recipe, corpus.pairs, core_minutes, table) + more)
     if max(_ratio(nearest.pairs, corpus.pairs), _ratio(nearest.minutes, core_minutes)) > FAR:
         far = f"not measured: {corpus.pairs:,} pairs with {_shown(core_minutes)} minutes of that core; the nearest "
         far += f"measurement has {nearest.pairs:,} pairs and {_shown(nearest.minutes)} minutes. small and base are "
@@ -191,25 +192,30 @@ def expected(recipe: str, pairs: int, minutes: float, table: Sequence[Measuremen
     return f"expected: {mean:.0f} BLEU, with a mean error of {error:.0f} between corpora ({listed})"
 
 
+def gain(name: str, recipe: str, pairs: int, minutes: float, table: Sequence[Measurement]) -> list[str]:
+    """What more of "minutes" or "pairs" gained in the nearest measurements; nothing if that was not measured."""
+    rows = [row for row in table if row.recipe == recipe]
+    steps = [
+        (low, high)
+        for low in rows
+        for high in rows
+        if (low.corpus, low.dropout) == (high.corpus, high.dropout)
+        and getattr(high, name) > 1.5 * getattr(low, name)
+        and (name == "pairs" or low.pairs == high.pairs)
+    ]
+    if not steps:
+        return []
+    low, high = min(steps, key=lambda step: sum(_distance(row, pairs, minutes) for row in step))
+    times = getattr(high, name) / getattr(low, name)
+    return [f"{times:.1f} times the {name} gained {high.bleu - low.bleu:.1f} BLEU ({low.corpus})"]
+
+
 def outlook(recipe: str, pairs: int, minutes: float, table: Sequence[Measurement]) -> str:
     """What more time, more pairs, a larger model, fine-tuning and a glossary brought in the nearest measurements: the
     last lines of a run.
     """
+    lines = [line for name in ("minutes", "pairs") for line in gain(name, recipe, pairs, minutes, table)]
     rows = sorted((row for row in table if row.recipe == recipe), key=lambda row: _distance(row, pairs, minutes))
-    lines = []
-    for name in ("minutes", "pairs"):
-        steps = [
-            (low, high)
-            for low in rows
-            for high in rows
-            if (low.corpus, low.dropout) == (high.corpus, high.dropout)
-            and getattr(high, name) > 1.5 * getattr(low, name)
-            and (name == "pairs" or low.pairs == high.pairs)
-        ]
-        if steps:
-            low, high = min(steps, key=lambda step: sum(_distance(row, pairs, minutes) for row in step))
-            times = getattr(high, name) / getattr(low, name)
-            lines.append(f"{times:.1f} times the {name} gained {high.bleu - low.bleu:.1f} BLEU ({low.corpus})")
     for own in rows:
         same = [row for row in table if (row.corpus, row.pairs) == (own.corpus, own.pairs)]
         best = {
