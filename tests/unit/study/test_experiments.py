@@ -372,9 +372,8 @@ def test_error_rate_is_that_of_och_and_ney() -> None:
 @pytest.mark.parametrize("far", [4, 16])
 def test_copy_distance(far: int) -> None:
     examples = distance.sample_copy(5, far)
-    assert examples.src.shape == (5, far + 1)
-    assert torch.equal(examples.src[:, : distance.COPIED], examples.answer)
-    assert (examples.src[:, distance.COPIED :] >= distance.NOISE).all()
+    assert examples.src.shape == (5, far) and torch.equal(examples.src, examples.answer)
+    assert torch.equal(examples.tgt_in[:, 1:], examples.src[:, :-1]) and (examples.tgt_in[:, 0] == distance.BOS).all()
 
 
 @pytest.mark.parametrize("far", [4, 16])

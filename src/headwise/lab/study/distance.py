@@ -17,7 +17,7 @@ from headwise.pytorch.architectures.registry import Network
 
 NETWORKS = ("lstm", "bahdanau", "conv", "transformer")
 ATTENDING = ("bahdanau", "conv", "transformer")
-SYMBOLS, COPIED, KEYS = 8, 4, 8
+SYMBOLS, KEYS = 8, 8
 # One alphabet each for symbols, noise, keys, and items that carry a key and a symbol.
 NOISE = FIRST + SYMBOLS
 KEY = NOISE + SYMBOLS
@@ -48,10 +48,12 @@ class Condition:
 
 def conditions(plan: Plan) -> list[Condition]:
     """Both tasks for every network."""
-    distances = plan.pick((8, 16), (4, 16, 64, 256))
+    distances: dict[str, tuple[int, ...]] = plan.pick(
+        dict.fromkeys(TASKS, (8, 16)), {"copy": (4, 16, 64), "recall": (4, 16, 64, 256)}
+    )
     width, first, steps = plan.pick((32, 3, 3), (32, 4000, 1500))
     return [
-        Condition(task, name, width, 2, distances, first, steps, RATE, plan.device)
+        Condition(task, name, width, 2, distances[task], first, steps, RATE, plan.device)
         for task in TASKS
         for name in NETWORKS
     ]
@@ -67,11 +69,9 @@ class Examples:
 
 
 def sample_copy(batch: int, distance: int) -> Examples:
-    """Four symbols, then noise; the first symbol is `distance` positions before the end. The output is the four."""
-    symbols = torch.randint(FIRST, FIRST + SYMBOLS, (batch, COPIED))
-    src = torch.cat([symbols, _noise(batch, distance + 1 - COPIED)], 1)
-    tgt_in = torch.cat([torch.full((batch, 1), BOS), symbols[:, :-1]], 1)
-    return Examples(src, tgt_in, symbols)
+    """`distance` symbols, all of which are the output: each is written `distance` steps after it was read."""
+    symbols = torch.randint(FIRST, FIRST + SYMBOLS, (batch, distance))
+    return Examples(symbols, torch.cat([torch.full((batch, 1), BOS), symbols[:, :-1]], 1), symbols)
 
 
 def sample_recall(batch: int, distance: int) -> Examples:
@@ -222,10 +222,11 @@ CLAIM = Claim(
     name="distance",
     sentence="Early information fades in a fixed-size state; attention sees any distance directly.",
     source="Bahdanau et al. 2015, arXiv:1409.0473, section 1; Vaswani et al. 2017, arXiv:1706.03762, section 4",
-    method="Copy: write the four symbols that stand before a stretch of noise. Recall: four items that carry a key "
-    "and a symbol lie in noise, and the key of one is given. The project's own networks, with equal parameters, train "
-    "at the shortest distance until they solve it, then with equally many updates at all distances. Differences count "
-    "only seeds in which every compared network solved the shortest distance, and still does at the end.",
+    method="Copy: write all symbols of the source, which are as many as the distance, so there is ever more to "
+    "remember. Recall: four items that carry a key and a symbol lie in noise, and the key of the first is given. The "
+    "project's own networks, with equal parameters, train at the shortest distance until they solve it, then with "
+    "equally many updates at all distances. Differences count only seeds in which every compared network solved the "
+    "shortest distance, and still does at the end.",
     conditions=conditions,
     measure=measure,
     figures=figures,
