@@ -194,6 +194,27 @@ def test_a_best_rate_at_the_edge_is_said() -> None:
     assert broken.chosen.rate < 0.5
 
 
+@pytest.mark.parametrize("full", [-2.0, 0.0, 2.0, float("nan")])
+def test_two_rates_that_are_close_are_trained_in_full(full: float) -> None:
+    """`full` is the validation of the second rate after all updates; that of the first is -1."""
+    short = {1 / 3: 0.0, 1.0: 10.0, 3.0: 9.0, 9.0: -5.0}  # the last one is tried because the second lies at the edge
+    done: dict[float, float] = {}
+
+    def validation(condition: Tuned) -> float | None:
+        return short[condition.rate] if condition.steps == 2 else done.get(condition.rate)
+
+    waiting = tune(Tuned("lstm", 8, 1.0), validation)
+    assert [(one.steps, one.rate) for one in waiting.waiting] == [(8, 1.0), (8, 3.0)] and waiting.chosen is None
+    done.update({1.0: -1.0, 3.0: full})
+    tuned = tune(Tuned("lstm", 8, 1.0), validation)
+    rate, loser = (3.0, 1.0) if full > -1 else (1.0, 3.0)
+    assert (tuned.chosen.rate, tuned.at_edge) == (rate, False)
+    assert [(one.steps, one.rate) for one in tuned.tried[3:]] == [(2, 9.0), (8, loser)]
+    assert tune(Tuned("lstm", 8, 1.0), validation, 0).chosen.rate == 1.0  # a quick study tries three rates
+    short[3.0] = 8.0
+    assert tune(Tuned("lstm", 8, 1.0), validation).chosen.rate == 1.0  # not close
+
+
 def test_the_plan_counts_what_is_missing_and_shared(tmp_path: Path) -> None:
     asked, work = request(tmp_path, jobs=2), Store(tmp_path, "here")
     lines, seconds = plan_lines([TUNABLE, SHARING], asked, work)

@@ -1,6 +1,7 @@
 """The learning rate of each network: a range is extended until the best rate lies inside.
 
-Tuning runs have the first seed and a quarter of the updates. Test data play no part.
+Tuning runs have the first seed and a quarter of the updates. If two rates are close after these, both are trained in
+full with the first seed. Test data play no part.
 """
 
 import math
@@ -11,6 +12,7 @@ from typing import Any
 FACTOR = 3.0  # between neighbouring learning rates
 EXTENSIONS = 3  # at most, beyond the three rates that every network tries
 SHORTER = 4  # times fewer updates than the measurement
+CLOSE = 0.15  # of what the best rate leads the third by: a second rate that is so close is trained in full, too
 BUDGETS = ("steps", "first")  # fields of a condition that count updates
 
 
@@ -28,23 +30,42 @@ def tune(condition: Any, validation: Callable[[Any], float | None], extensions: 
     """Select the learning rate of a condition by the `validation` of tuning runs, None for one not measured yet.
 
     A condition without a learning rate is its own choice. Of equally good rates the one nearest to its own wins.
+    Without `extensions` only the three first rates are tried.
     """
     if not getattr(condition, "rate", 0.0):
         return Tuning([], [], condition)
     low, high = -1, 1
     while True:
-        powers = range(low, high + 1)
-        tried = [shortened(condition, FACTOR**power) for power in powers]
-        found = [validation(one) for one in tried]
-        scores = [-math.inf if score is None or math.isnan(score) else score for score in found]
-        waiting = [one for one, score in zip(tried, found, strict=True) if score is None]
+        tried = {power: shortened(condition, FACTOR**power) for power in range(low, high + 1)}
+        scores, waiting = _scores(tried, validation)
         if waiting:
-            return Tuning(tried, waiting)
-        best = max(powers, key=lambda power: (scores[power - low], -abs(power)))
-        at_edge = best in (low, high)
-        if not at_edge or len(tried) == 3 + extensions:
-            return Tuning(tried, [], replace(condition, rate=condition.rate * FACTOR**best), at_edge)
-        low, high = (low - 1, high) if best == low else (low, high + 1)
+            return Tuning([*tried.values()], waiting)
+        best, second, third = sorted(tried, key=lambda power: (-scores[power], abs(power)))[:3]
+        lead, range_ = scores[best] - scores[second], scores[best] - scores[third]
+        candidates = (best, second) if extensions and 0 < lead <= CLOSE * range_ else (best,)
+        outer = [power for power in candidates if power in (low, high)]
+        if not outer or len(tried) == 3 + extensions:
+            break
+        low, high = (low - 1, high) if outer[0] == low else (low, high + 1)
+    full = {power: replace(condition, rate=condition.rate * FACTOR**power) for power in candidates}
+    runs = [*tried.values()]
+    if len(candidates) > 1:
+        scores, waiting = _scores(full, validation)
+        if waiting:
+            return Tuning([*runs, *full.values()], waiting)
+        best, second = (second, best) if scores[second] > scores[best] else (best, second)
+        runs.append(full[second])
+    return Tuning(runs, [], full[best], best in (low, high))
+
+
+def _scores(
+    conditions: dict[int, Any], validation: Callable[[Any], float | None]
+) -> tuple[dict[int, float], list[Any]]:
+    """The validation of each condition, the lowest if it is not a number, and the conditions that have none yet."""
+    found = {power: validation(one) for power, one in conditions.items()}
+    waiting = [one for power, one in conditions.items() if found[power] is None]
+    numbers = {power: -math.inf if score is None or math.isnan(score) else score for power, score in found.items()}
+    return numbers, waiting
 
 
 def shortened(condition: Any, factor: float) -> Any:
