@@ -11,7 +11,8 @@ INTERVALS = (
     "A statement holds (yes) if the whole interval of what was measured meets the threshold stated before, and does "
     "not hold (no) if none of it does. Seeds are added while statements are undecided. Intervals allow for that: "
     f"all those of a statement hold with 95 % probability, those of the {PRIMARY} primary statements together. "
-    "Learning rates are selected by validation, in runs with a quarter of the updates; where two are close, in full runs."
+    "Learning rates are selected by validation, in runs with a quarter of the updates, and in full ones where two are "
+    "close."
 )
 
 
