@@ -154,3 +154,7 @@ def test_a_resumed_run_keeps_what_was_chosen(
     longer = [*SMALL, "train.minutes=1"]
     assert train_model(replace(given, settings=longer, resume=True, show=True)) == "finished"
     assert "as measured" in capsys.readouterr().err
+    del config["corpus"]["pairs"]  # as of a stream, whose pairs are not counted
+    (tmp_path / "out/config.json").write_text(json.dumps(config), encoding="utf-8")
+    resumed, after = with_choice(replace(given, resume=True))
+    assert (resumed.recipe, after) == ("tiny", "")

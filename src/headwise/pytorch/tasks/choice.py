@@ -248,7 +248,8 @@ def with_choice(request: TrainRequest) -> tuple[TrainRequest, str]:
     if request.resume and (folder / CONFIG).is_file():
         before, about = read_run(folder)
         own = (f"model.dropout={before.model.dropout:g}", f"data.vocab_size={before.data.vocab_size}")
-        after = outlook(about["recipe"], about["corpus"]["pairs"], minutes, measurements())
+        pairs = about.get("corpus", {}).get("pairs", 0)  # those of a stream are not counted
+        after = outlook(about["recipe"], pairs, minutes, measurements()) if pairs else ""
         return replace(request, recipe=about["recipe"], settings=[*own, *request.settings]), after
     once = any(path == STANDARD_INPUT or path.startswith(STREAM_PREFIX) for path in request.train)
     if once or "WORLD_SIZE" in os.environ:
