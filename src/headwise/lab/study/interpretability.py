@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 from headwise.evaluate.pages.figures import Figure, Panel
 from headwise.lab.study.claim import Claim, Plan, distinct, mean_of, select_rows, series_by
-from headwise.lab.study.statement import AtFloor, NotMeasured, Row, Statement, over_seeds
+from headwise.lab.study.statement import NotMeasured, Row, Statement, over_seeds
 from headwise.lab.study.translators import (
     ALL,
     CORPUS,
     GENERATED,
-    LEFT,
     NEEDS,
     Condition,
+    check_learned,
     measure,
     on_corpus,
     on_generated,
@@ -72,8 +72,7 @@ def of(corpus: str, network: str, value: Callable[[Sequence[Row]], float]) -> Ca
     def chosen(rows: Sequence[Row]) -> float:
         if not (own := select_rows(rows, corpus=corpus, network=network)):
             raise NotMeasured(f"{network} was not measured on {corpus}")
-        if any(row["bleu"] < row["floor"] + LEFT for row in own):
-            raise AtFloor(f"{network} translates no better than the best constant output")
+        check_learned(own)
         return value(own)
 
     return chosen

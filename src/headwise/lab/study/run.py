@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,10 @@ def measure_claims(claims: Sequence[Claim], request: StudyRequest, work: Store) 
     with tqdm(total=total, bar_format=look, disable=None, smoothing=0.1) as bar:
         for line in lines:
             bar.write(line, file=sys.stderr)
-        for claim, most in [(claim, most) for most in ("first", "most") for claim in claims]:
+        for more, claim in product((False, True), claims):
             bar.set_description(claim.name)
-            last: int = getattr(claim.looks_at(request.plan), most)
+            looks = claim.looks_at(request.plan)
+            last = looks.most if more else looks.first
             while waiting := [one for one in state_of(claim, request.plan, work).waiting if one.seed <= last]:
                 for unit in measure_all(waiting, work, request.jobs):
                     bar.update(expected_seconds(unit, request.plan, work) / (1 if claim.timed else request.jobs))

@@ -218,9 +218,14 @@ def lead(rows: Sequence[Row], other: Sequence[Row], both: bool = True) -> float:
     if not rows or not other:
         raise NotMeasured("a network was not measured")
     for own in (rows, other) if both else (rows,):
-        if _mean(own, "bleu") < _mean(own, "floor") + LEFT:
-            raise AtFloor("a network has learned nothing")
+        check_learned(own)
     return _mean(rows, "bleu") - _mean(other, "bleu")
+
+
+def check_learned(rows: Sequence[Row]) -> None:
+    """Raise `AtFloor` if a network is no better than the best constant output."""
+    if _mean(rows, "bleu") < _mean(rows, "floor") + LEFT:
+        raise AtFloor("a network has learned nothing")
 
 
 def _mean(rows: Sequence[Row], key: str) -> float:
