@@ -7,8 +7,9 @@ MODEL is a folder in the Hugging Face layout, such as SmolLM2-135M-Instruct: `he
 
 Every contender has its own process and the same weights, in float32, 8 bits and, without CTranslate2, 4 bits. In 8
 bits there is one scale for each output in Headwise and CTranslate2, and one for each 32 weights in llama.cpp (Q8_0);
-in 4 bits one for each 32 weights in both (Q4_0). Compile llama.cpp with the instructions of the processor, which the
-results name: `CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary llama-cpp-python llama-cpp-python`.
+in 4 bits one for each 32 weights in both (Q4_0), and 8 bits in the output layer. Compile llama.cpp with the
+instructions of the processor, which the results name:
+`CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary llama-cpp-python llama-cpp-python`.
 A turn is one prompt of random ids: the seconds until the first token, and those of all further tokens, whose end token
 is suppressed. Ratios are those within a turn. Prompts of CTranslate2 and Headwise give the logits of the last position.
 With `--text`, perplexity is that of its first windows of 512 tokens, each read alone, without the first token of each.

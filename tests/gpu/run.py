@@ -67,6 +67,7 @@ CHECKS: dict[Callable[[Checks], None], int] = {
     training.other_device: 25,
     decoding.second_device: 20,
     speed.peer: 20,
+    speed.study: 150,
 }
 ISOLATED = (decoding.failed_capture, training.out_of_memory)  # they may leave CUDA unusable
 ON_CUDA = (*ISOLATED, training.waits, training.other_device, decoding.second_device)

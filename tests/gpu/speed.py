@@ -15,6 +15,8 @@ from headwise.cli import main as run_command
 from headwise.config.settings import SearchSettings, load_recipe
 from headwise.core.optimizer import gradient_norm, make_optimizer
 from headwise.device import CAPTURE
+from headwise.lab.study.claim import Plan
+from headwise.lab.study.run import StudyRequest, run_study
 from headwise.pytorch.architectures.transformer import build_model
 from headwise.pytorch.search.inference import prepare_for_inference
 from headwise.pytorch.search.stepwise import engine_of
@@ -192,3 +194,13 @@ def peer(c: Checks) -> None:
     ours = c.timed(lambda: model.translate(texts, **how), 1, warm=1)
     rates = {"ours": len(texts) / ours, "theirs": len(texts) / theirs}
     c.say("INFO", "peer.ctranslate2", f"texts/s: {rates}", **rates)
+
+
+def study(c: Checks) -> None:
+    """What the timed claims of the study find on this device: cost of layers, and steps over long sequences."""
+    plan = Plan(c.size("full", "quick"), str(c.device))
+    page, findings = run_study(StudyRequest(c.folder / "study", ("layer-cost", "sequential"), plan))
+    for finding in findings:
+        for result in finding.results:
+            c.say("INFO", f"study.{finding.claim.name}.{result.statement.name}", result.sentence)
+        c.check(bool(finding.units) and not finding.waiting, f"study.{finding.claim.name}", page)

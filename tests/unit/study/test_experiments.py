@@ -305,13 +305,9 @@ def test_ten_statements_are_primary() -> None:
 
 
 def test_statements_of_inference() -> None:
-    rows = with_values(toy_rows("inference"), "scoring", lambda row: 100 / row["length"])
-    rows = with_values(rows, "ratio", lambda row: 3.0)
-    serial = judged("inference", with_values(rows, "writing", lambda row: 100.0))
-    assert serial["generating"] == "refuted" and serial["scoring"] == serial["scoring-lstm"] == "supported"
-    assert (
-        judged("inference", with_values(rows, "writing", lambda row: 100 / row["length"]))["generating"] == "supported"
-    )
+    found = judged("inference", with_values(toy_rows("inference"), "ratio", lambda row: 3.0))
+    assert found["generating"] == found["scoring-recurrent"] == "refuted"  # counted, without chance
+    assert found["scoring"] == found["scoring-lstm"] == "supported"
 
 
 # --- diverged updates

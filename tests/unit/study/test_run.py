@@ -138,6 +138,21 @@ def test_all_claims_get_their_first_seeds_before_any_gets_more(tmp_path: Path, m
     assert seeds[:8] == [1, 1, 1, 2, 2, 2, 1, 2] and set(seeds[8:]) == {3, 4}
 
 
+def test_an_error_in_one_claim_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(condition: Condition, seed: int) -> list[Row]:
+        if condition.x == 2:
+            raise ZeroDivisionError("of this claim")
+        return measure(condition, seed)
+
+    other = replace(TOY, name="other", conditions=lambda plan: [Condition(3, 0.1)])
+    for claim in (replace(TOY, measure=broken), other):
+        monkeypatch.setitem(claims.CLAIMS, claim.name, claim)
+    with pytest.raises(ZeroDivisionError, match="of this claim"):
+        run_study(request(tmp_path, ("toy", "other")))
+    assert MEASURED == [(1, 1), (3, 1), (3, 2)]
+    assert "other" in (tmp_path / "study.md").read_text(encoding="utf-8")
+
+
 def test_only_timings_depend_on_the_machine() -> None:
     unit = Unit(TOY, Condition(1, 0.1), 1)
     assert unit.key("one") == unit.key("another")

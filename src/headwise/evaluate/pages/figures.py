@@ -132,13 +132,15 @@ def _draw_series(axes: "Axes", line: Series, place: int) -> None:
 
 
 def _scale(axes: "Axes", panel: Panel) -> None:
-    from matplotlib.ticker import NullLocator
+    from matplotlib.ticker import MaxNLocator, NullLocator
 
     if panel.log_x:
         axes.set_xscale("log", base=2)
         ticks = _apart([x for line in panel.series for x in line.x])
         axes.set_xticks(ticks, [_short(x) for x in ticks], rotation=45 if len(ticks) > 7 else 0)
         axes.xaxis.set_minor_locator(NullLocator())
+    elif all(float(x).is_integer() for line in panel.series for x in line.x):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # no halves of a seed or an update
     if panel.log_y:
         axes.set_yscale("log")
         _log_y(axes, [point.value for line in panel.series for point in line.y if point.value > 0])

@@ -94,29 +94,44 @@ def run_study(request: StudyRequest) -> tuple[Path, list[Finding]]:
     work = Store(_folder(request.out / "work"), about["machine"])
     work.add(earlier)
     keep_freed_memory()
-    if not request.report:
-        measure_claims(claims, request, work)
+    failed = {} if request.report else measure_claims(claims, request, work)
     states = {claim.name: state_of(claim, request.plan, work) for claim in CLAIMS.values()}
     findings = [_finding(claim, states, work) for claim in claims]
-    return write_report(request.out, findings, about), findings
+    page = write_report(request.out, findings, about)
+    for error in failed.values():
+        raise error
+    return page, findings
 
 
-def measure_claims(claims: Sequence[Claim], request: StudyRequest, work: Store) -> None:
-    """One claim after the other, with its plan before and a progress bar; more seeds only when all have the first."""
+def measure_claims(claims: Sequence[Claim], request: StudyRequest, work: Store) -> dict[str, Exception]:
+    """One claim after the other, with its plan before and a progress bar; more seeds only when all have the first.
+
+    A claim whose measurement raises an error is left; the others go on. Returns the errors by claim.
+    """
     from tqdm import tqdm
 
+    failed: dict[str, Exception] = {}
     lines, total = plan_lines(claims, request, work)
     look = "{l_bar}{bar}| {elapsed} done, {remaining} left"
     with tqdm(total=total, bar_format=look, disable=None, smoothing=0.1) as bar:
         for line in lines:
             bar.write(line, file=sys.stderr)
         for more, claim in product((False, True), claims):
-            bar.set_description(claim.name)
             looks = claim.looks_at(request.plan)
             last = looks.most if more else looks.first
-            while waiting := [one for one in state_of(claim, request.plan, work).waiting if one.seed <= last]:
-                for unit in measure_all(waiting, work, request.jobs):
-                    bar.update(expected_seconds(unit, request.plan, work) / (1 if claim.timed else request.jobs))
+            bar.set_description(claim.name)
+            while claim.name not in failed and (
+                waiting := [one for one in state_of(claim, request.plan, work).waiting if one.seed <= last]
+            ):
+                try:
+                    for unit in measure_all(waiting, work, request.jobs):
+                        bar.update(expected_seconds(unit, request.plan, work) / (1 if claim.timed else request.jobs))
+                except (UserError, OSError):  # of the files or the machine, so of all claims
+                    raise
+                except Exception as error:
+                    bar.write(f"{claim.name}: {type(error).__name__}: {error}; the other claims go on", file=sys.stderr)
+                    failed[claim.name] = error
+    return failed
 
 
 def plan_lines(claims: Sequence[Claim], request: StudyRequest, work: Store) -> tuple[list[str], float]:

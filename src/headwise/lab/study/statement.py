@@ -105,8 +105,9 @@ class Result:
         said = f"{SENTENCES[self.verdict]}: {s.text}"
         if e is None or self.verdict in ("not comparable", "not measured yet"):
             return said
-        spread = f", with {e.n} seeds between {e.low:.3g} and {e.high:.3g}" if e.low < e.high < math.inf else ""
-        return f"{said} Measured: {e.value:.3g}{spread}; needed: {s.threshold} ({s.effect})."
+        value, low, high = (f"{round(number, 9) + 0.0:.3g}" for number in (e.value, e.low, e.high))
+        spread = f", with {e.n} seeds between {low} and {high}" if e.low < e.high < math.inf else ""
+        return f"{said} Measured: {value}{spread}; needed: {s.threshold} ({s.effect})."
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; an infinite end of an interval is None, because JSON has no infinity."""

@@ -16,27 +16,28 @@ def conditions(plan: Plan) -> list[Condition]:
     return [condition for name in NETWORKS for condition in on_corpus(plan, name)]
 
 
-def by_length(rows: list[Row]) -> list[Row]:
+def by_length(rows: Sequence[Row]) -> list[Row]:
     """The rows of buckets of source length."""
     return [row for row in rows if row["bucket"] != ALL]
 
 
+def panel_by_length(rows: Sequence[Row], compared: str) -> Panel:
+    """BLEU against source length, a line for each value of the column `compared` and one for the floor."""
+    own = by_length(rows)
+    lines = series_by(own, compared, "words", "bleu")
+    floor = series(select_rows(own, **{compared: own[0][compared]}), "best constant output", "words", "floor")
+    x = "source length (words, mean of a bucket)"
+    return Panel("Translation by length", x, "BLEU", [*lines, floor], log_x=False)
+
+
 def figures(rows: Sequence[Row]) -> list[Figure]:
     """BLEU against source length."""
-    lines = series_by(rows, "network", "words", "bleu")
-    panel = Panel(
-        "Translation by length",
-        "source length (words, mean of a bucket)",
-        "BLEU",
-        [*lines, series(select_rows(rows, network=rows[0]["network"]), "best constant output", "words", "floor")],
-        log_x=False,
-    )
     return [
         Figure(
             "translation",
             "Each network was trained on as many tokens by the project's own trainer, and translates greedily.",
             "Line chart of BLEU against source length for five networks: the lstm has no attention, the others do.",
-            [panel],
+            [panel_by_length(rows, "network")],
         )
     ]
 

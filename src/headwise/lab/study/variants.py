@@ -2,15 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from headwise.evaluate.pages.figures import Figure, Panel
-from headwise.lab.study.claim import Claim, Plan, select_rows, series_by
+from headwise.evaluate.pages.figures import Figure
+from headwise.lab.study.claim import Claim, Plan, select_rows
 from headwise.lab.study.statement import Row, Statement, over_seeds
+from headwise.lab.study.translation import panel_by_length
 from headwise.lab.study.translators import ALL, NEEDS, Condition, lead, measure, on_corpus
 
 Variants = Mapping[str, tuple[str, ...]]  # names, and the settings that make them
 HEADS: Variants = {"1 head": ("model.n_heads=1",), "4 heads": (), "8 heads": ("model.n_heads=8",)}
-NONE, PRE = "train.warmup_steps=1", "model.norm_position=pre"
-WARMUP: Variants = {"post-norm": (), "post-norm, none": (NONE,), "pre-norm": (PRE,), "pre-norm, none": (PRE, NONE)}
+AT_ONCE, PRE = "train.warmup_steps=1", "model.norm_position=pre"
+WARMUP: Variants = {
+    "post-norm": (),
+    "post-norm, no warm-up": (AT_ONCE,),
+    "pre-norm": (PRE,),
+    "pre-norm, no warm-up": (PRE, AT_ONCE),
+}
 REGULARISATION: Variants = {
     "dropout 0.1": (),
     "no dropout": ("model.dropout=0.0",),
@@ -23,7 +29,7 @@ EFFECT = "BLEU of the first less BLEU of the second, each with its best learning
 
 def better(first: str, second: str) -> Callable[[Sequence[Row]], float]:
     """BLEU of the first variant less that of the second; if that has learned nothing, the lead is at least as large."""
-    return lambda rows: lead(select_rows(rows, variant=first), select_rows(rows, variant=second), both=False)
+    return lambda rows: lead(*(select_rows(rows, variant=name, bucket=ALL) for name in (first, second)), both=False)
 
 
 def variant_claim(
@@ -36,11 +42,11 @@ def variant_claim(
         return [condition for changes in names for condition in on_corpus(plan, "transformer", changes)]
 
     def view(rows: list[Row]) -> list[Row]:
-        return [{**row, "variant": names[tuple(row["changes"])]} for row in rows if row["bucket"] == ALL]
+        return [{**row, "variant": names[tuple(row["changes"])]} for row in rows]
 
     def figures(rows: Sequence[Row]) -> list[Figure]:
-        panel = Panel("Test set", "seed", "BLEU", series_by(rows, "variant", "seed", "bleu"), log_x=False)
-        return [Figure(name, method, f"BLEU by seed of {', '.join(variants)}.", [panel])]
+        panel = panel_by_length(rows, "variant")
+        return [Figure(name, method, f"Line chart of BLEU against source length: {', '.join(variants)}.", [panel])]
 
     return Claim(
         name, sentence, source, method, conditions, measure, figures, statements, 300.0, needs=NEEDS, view=view
@@ -77,14 +83,14 @@ CLAIM_WARMUP = variant_claim(
     "The Transformer's learning rate needs a warm-up; with norms before the sub-layers it does not.",
     "Vaswani et al. 2017, arXiv:1706.03762, section 5.3; Xiong et al. 2020, arXiv:2002.04745",
     "The Transformer of the translation claim, with post-norm and pre-norm, with a tenth of the updates as warm-up and "
-    'with the full learning rate from the first update on ("none").',
+    "without it, with the full learning rate from the first update on.",
     WARMUP,
     (
         Statement(
             "post",
             "With norms after the sub-layers, as in the paper, warm-up gains more than 1 BLEU.",
             EFFECT,
-            over_seeds(better("post-norm", "post-norm, none")),
+            over_seeds(better("post-norm", "post-norm, no warm-up")),
             above=1.0,
             primary=True,
         ),
@@ -92,7 +98,7 @@ CLAIM_WARMUP = variant_claim(
             "pre",
             "With norms before the sub-layers, warm-up gains less than 1 BLEU.",
             EFFECT,
-            over_seeds(better("pre-norm", "pre-norm, none")),
+            over_seeds(better("pre-norm", "pre-norm, no warm-up")),
             below=1.0,
         ),
     ),
