@@ -11,8 +11,15 @@ import pytest
 
 from headwise.config.settings import apply_settings, load_recipe
 from headwise.errors import UserError
-from headwise.pytorch.tasks import choice
-from headwise.pytorch.tasks.choice import CorpusSize, choose, measurements, seconds_of_update, with_choice
+from headwise.pytorch.tasks import choice, train
+from headwise.pytorch.tasks.choice import (
+    CorpusSize,
+    choose,
+    chooses_recipe,
+    measurements,
+    seconds_of_update,
+    with_choice,
+)
 from headwise.pytorch.tasks.run import TrainRequest
 from headwise.pytorch.tasks.train import train_model
 from headwise.pytorch.training import trainer
@@ -119,20 +126,46 @@ def request(out: Path | str, **given: Any) -> TrainRequest:
 @pytest.mark.parametrize("train", ["-", "stream:a*.tsv"])
 def test_pairs_that_cannot_be_counted_need_a_recipe(train: str) -> None:
     with pytest.raises(UserError, match="--recipe"):
-        with_choice(request("out", train=[train]))
+        chooses_recipe(request("out", train=[train]))
 
 
 def test_other_tasks_and_torchrun_need_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="--recipe"):
-        with_choice(request("out", task="lm"))
+        chooses_recipe(request("out", task="lm"))
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="--recipe"):
-        with_choice(request("out"))
+        chooses_recipe(request("out"))
 
 
 def test_a_recipe_or_a_number_of_updates_leaves_nothing_to_choose() -> None:
-    for given in (request("out", settings=["train.max_steps=5"]), replace(request("out"), recipe="small")):
-        assert with_choice(given) == (given, "")
+    assert chooses_recipe(request("out"))
+    assert not chooses_recipe(request("out", settings=["train.max_steps=5"]))
+    assert not chooses_recipe(replace(request("out"), recipe="small"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        *(({"settings": [f"train.minutes={minutes}"]}, "train.minutes") for minutes in ("nan", "inf", "-1")),
+        ({"settings": ["train.minutes=1", "train.max_steps=5"]}, "leave one out"),
+        ({"settings": ["train.minutes=1", "train.learning_rate=nan"]}, "train.learning_rate"),
+        ({"valid": []}, "--valid is required"),
+        ({"valid": ["missing.tsv"]}, "missing.tsv"),
+        ({"train": ["missing.tsv"]}, "missing.tsv"),
+        ({"out": "taken"}, "already has config.json"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_reported_before_anything_is_read_or_timed(
+    changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.tsv").write_text("one\teins\n" * 9, encoding="utf-8")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/config.json").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train, "with_choice", lambda *given: pytest.fail("nothing is chosen"))
+    with pytest.raises(UserError, match=said):
+        train_model(replace(request("out"), **changes))
 
 
 def test_a_resumed_run_keeps_what_was_chosen(

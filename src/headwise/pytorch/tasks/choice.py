@@ -21,12 +21,11 @@ from headwise.config.settings import RECIPES, RunConfig, apply_settings, load_re
 from headwise.core.batches import collate
 from headwise.core.optimizer import make_optimizer
 from headwise.device import capability_of, choose_device, trains_in_bfloat16, usable_threads
-from headwise.documents import is_memory
 from headwise.errors import UserError
 from headwise.pytorch.architectures.registry import build_network
 from headwise.pytorch.tasks.automatic import with_precision
 from headwise.pytorch.tasks.job import TrainRequest, notify
-from headwise.pytorch.tasks.parallel_text import MEASURED, better_vocabulary, with_memories
+from headwise.pytorch.tasks.parallel_text import MEASURED, better_vocabulary
 from headwise.pytorch.training.step import translation_objective
 from headwise.runtime.checkpoint.trained import CONFIG, read_run
 from headwise.text.files.corpus import read_pairs
@@ -237,25 +236,27 @@ def outlook(recipe: str, pairs: int, minutes: float, table: Sequence[Measurement
     return "\n  ".join(["what else would bring something, as measured:", *lines])
 
 
-def with_choice(request: TrainRequest) -> tuple[TrainRequest, str]:
-    """The request with a recipe and settings, if it has minutes instead; and lines for the end of the run."""
-    minutes = minutes_of(request.settings)
-    if request.recipe or request.init or not minutes:
-        return request, ""
+def chooses_recipe(request: TrainRequest) -> bool:
+    """Whether the request has minutes instead of a recipe. `UserError` if none can be chosen for it."""
+    if request.recipe or request.init or not minutes_of(request.settings):
+        return False
     if request.task not in ("", "translate"):
         raise UserError(f"--task {request.task} needs --recipe: --minutes chooses settings for translation only")
-    folder = Path(request.out)
-    if request.resume and (folder / CONFIG).is_file():
-        before, about = read_run(folder)
+    once = any(path == STANDARD_INPUT or path.startswith(STREAM_PREFIX) for path in request.train)
+    if not _resumes(request) and (once or "WORLD_SIZE" in os.environ):
+        raise UserError("--recipe is required with torchrun, standard input or stream: the pairs are not counted first")
+    return True
+
+
+def with_choice(request: TrainRequest) -> tuple[TrainRequest, str]:
+    """The request with a recipe and settings for its minutes, and lines for the end of the run."""
+    minutes = minutes_of(request.settings)
+    if _resumes(request):
+        before, about = read_run(Path(request.out))
         own = (f"model.dropout={before.model.dropout:g}", f"data.vocab_size={before.data.vocab_size}")
         pairs = about.get("corpus", {}).get("pairs", 0)  # those of a stream are not counted
         after = outlook(about["recipe"], pairs, minutes, measurements()) if pairs else ""
         return replace(request, recipe=about["recipe"], settings=[*own, *request.settings]), after
-    once = any(path == STANDARD_INPUT or path.startswith(STREAM_PREFIX) for path in request.train)
-    if once or "WORLD_SIZE" in os.environ:
-        raise UserError("--recipe is required with torchrun, standard input or stream: the pairs are not counted first")
-    if any(is_memory(path) for path in (*request.train, *request.valid)):
-        request = with_memories(request)
     corpus = CorpusSize.of(read_pairs(parse_pairs("--train", request.train)))
     measured = measurements()[0]
     speed = measured.seconds / seconds_of_update(request, apply_settings(load_recipe(measured.recipe), _own(request)))
@@ -263,6 +264,10 @@ def with_choice(request: TrainRequest) -> tuple[TrainRequest, str]:
     for line in choice.before:
         notify(request, line)
     return replace(request, recipe=choice.recipe, settings=[*choice.settings, *request.settings]), choice.after
+
+
+def _resumes(request: TrainRequest) -> bool:
+    return request.resume and (Path(request.out) / CONFIG).is_file()
 
 
 def minutes_of(settings: Sequence[str]) -> float:
