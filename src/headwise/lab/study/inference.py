@@ -8,15 +8,15 @@ from torch import Tensor, nn
 
 from headwise.contract import EncoderDecoder
 from headwise.evaluate.pages.figures import Figure, Panel
-from headwise.lab.study.claim import Claim, Plan, distinct, fit_column, mean_of, select_rows, series_by
+from headwise.lab.study.claim import Claim, Plan, mean_of, series_by
 from headwise.lab.study.clock import seconds
 from headwise.lab.study.contenders import ALL, BOS, FIRST, make, matched, size
 from headwise.lab.study.graph import count_chain
-from headwise.lab.study.statement import Looks, NoRows, Row, Statement, exact, over_seeds
+from headwise.lab.study.sequential import LEVEL, exponent_by_length
+from headwise.lab.study.statement import Looks, Row, Statement, exact, over_seeds
 from headwise.pytorch.architectures.registry import Network
 
 VOCAB = 256
-LEVEL = 0.15  # an exponent below this is "level"
 MUCH = 2.0  # times faster
 
 
@@ -124,14 +124,6 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def chain_exponent(rows: Sequence[Row], key: str, network: str) -> float:
-    """Exponent of the longest chain by length."""
-    chosen = select_rows(rows, network=network)
-    if len(distinct(chosen, "length")) < 3:
-        raise NoRows(f"{network} at fewer than three lengths")
-    return fit_column(chosen, "length", key).exponent.value
-
-
 def saved(rows: Sequence[Row], network: str) -> float:
     """How many times faster a token is scored than generated, at the largest length."""
     return mean_of(rows, "ratio", network=network, length=max(row["length"] for row in rows))
@@ -143,7 +135,7 @@ STATEMENTS = (
             name,
             f"The number of operations that must wait for one another is the same for long texts when {what}.",
             "exponent of the longest chain by length (operations)",
-            exact(lambda rows, key=key, network=network: chain_exponent(rows, key, network)),
+            exact(lambda rows, key=key, network=network: exponent_by_length(rows, key, network)),
             below=LEVEL,
         )
         for name, what, key, network in (

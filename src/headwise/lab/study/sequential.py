@@ -102,7 +102,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def step_exponent(rows: Sequence[Row], key: str, network: str) -> float:
+def exponent_by_length(rows: Sequence[Row], key: str, network: str) -> float:
     """Exponent of a column by length for one network."""
     chosen = select_rows(rows, network=network)
     if len(distinct(chosen, "length")) < 3:
@@ -125,7 +125,7 @@ def _chain_statement(network: str) -> Statement:
         f"chain-{network}",
         f"{network}: the number of operations of a training step that must wait for one another {what}.",
         "exponent of the longest chain by length (operations)",
-        exact(lambda rows: step_exponent(rows, "chain", network)),
+        exact(lambda rows: exponent_by_length(rows, "chain", network)),
         **bound,
     )
 
