@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from headwise import cli
 from headwise.errors import UserError
@@ -24,7 +25,7 @@ from headwise.lab.study.finding import networks_trained
 from headwise.lab.study.run import StudyRequest, plan_lines, request_of, run_study, state_of, study
 from headwise.lab.study.statement import Looks, Row, Statement, over_seeds
 from headwise.lab.study.tuning import tune
-from headwise.lab.study.units import Store, Unit
+from headwise.lab.study.units import Store, Unit, measure_unit
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,18 @@ def test_an_error_in_one_claim_does_not_stop_the_others(tmp_path: Path, monkeypa
         run_study(request(tmp_path, ("toy", "other")))
     assert MEASURED == [(1, 1), (3, 1), (3, 2)]
     assert "other" in (tmp_path / "study.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_times_are_those_of_one_thread(timed: bool) -> None:
+    claim = replace(TOY, timed=timed, measure=lambda condition, seed: [{"threads": torch.get_num_threads()}])
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert measure_unit(Unit(claim, Condition(1, 0.1), 1))["rows"] == [{"threads": 1 if timed else 2}]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_only_timings_depend_on_the_machine() -> None:

@@ -11,15 +11,12 @@ from typing import Any
 
 import torch
 
-from headwise.text.files.sources import count_of
-
 
 def describe_machine(device: str) -> dict[str, Any]:
     """Hardware, load, versions and date; `machine` is part of the key of timings."""
     processor = torch.cuda.get_device_name(device) if device.startswith("cuda") else _processor()
-    threads = torch.get_num_threads()
     return {
-        "machine": f"{processor}, {count_of(threads, 'thread')}",
+        "machine": f"{processor}, 1 thread",  # timings have one
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "load": load_average(),  # before the study

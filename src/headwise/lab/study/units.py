@@ -78,12 +78,16 @@ class Store:
 
 
 def measure_unit(unit: Unit) -> dict[str, Any]:
-    """Measure one unit; its rows do not depend on earlier units, except for times."""
-    started, before = time.perf_counter(), load_average()
-    with torch.random.fork_rng():
-        torch.manual_seed(unit.seed)
-        random.seed(unit.seed)
-        rows = unit.claim.measure(unit.condition, unit.seed)
+    """Measure one unit, times on one thread; its rows do not depend on earlier units, except for times."""
+    started, before, threads = time.perf_counter(), load_average(), torch.get_num_threads()
+    torch.set_num_threads(1 if unit.claim.timed else threads)
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(unit.seed)
+            random.seed(unit.seed)
+            rows = unit.claim.measure(unit.condition, unit.seed)
+    finally:
+        torch.set_num_threads(threads)
     seconds = round(time.perf_counter() - started, 3)
     return {"seed": unit.seed, "seconds": seconds, "load": before, "condition": unit.settings, "rows": rows}
 
