@@ -93,7 +93,7 @@ def every_operation() -> Iterator[None]:
     """Within it torch runs recurrent layers step by step, instead of hiding the loop in one fused node."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about other devices
-        with torch.backends.mkldnn.flags(enabled=False):
+        with torch.backends.mkldnn.flags(enabled=False), torch.backends.cudnn.flags(enabled=False):
             yield
 
 
