@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headwise.config.settings import RunConfig, apply_settings, load_recipe
-from headwise.pytorch.tasks.automatic import resolve_auto, tuning_updates, warn_of_padding
+from headwise.pytorch.tasks.automatic import resolve_auto, tuning_settings, warn_of_padding
 from headwise.pytorch.tasks.initial_model import merged_config
 from headwise.pytorch.tasks.job import TrainRequest
 from headwise.pytorch.training.packed import LONGEST, NARROWEST
@@ -127,7 +127,7 @@ TUNE = TrainRequest("tune", [], [], "out")
 
 def tuned(pairs: int, folder: Path = Path("nowhere"), request: TrainRequest = TUNE) -> tuple[int, int]:
     config = apply_settings(load_recipe(request.recipe), request.settings)
-    train = tuning_updates(request, config.train, folder, pairs)
+    train = tuning_settings(request, config.train, folder, pairs, 0)
     return train.max_steps, train.validate_every
 
 
@@ -146,6 +146,20 @@ def test_updates_that_are_given_stay() -> None:
 
 def test_a_resumed_tuning_keeps_its_updates(tmp_path: Path) -> None:
     config = load_recipe("tune")
-    config = replace(config, train=tuning_updates(TUNE, config.train, tmp_path, 6_000))
+    config = replace(config, train=tuning_settings(TUNE, config.train, tmp_path, 6_000, 100))
     write_settings(tmp_path, config, None, {})
     assert tuned(10_000, tmp_path, replace(TUNE, resume=True)) == (2400, 240)
+    assert metric(20, tmp_path, replace(TUNE, resume=True)) == "bleu"
+
+
+def metric(validated: int, folder: Path = Path("nowhere"), request: TrainRequest = TUNE) -> str:
+    config = apply_settings(load_recipe(request.recipe), request.settings)
+    return tuning_settings(request, config.train, folder, 1_000, validated).best_metric
+
+
+def test_bleu_selects_a_tuned_model_if_enough_pairs_are_decoded() -> None:
+    assert (metric(99), metric(100)) == ("loss", "bleu")
+    for given in ("train.validate_bleu=50", "train.validate_bleu=0", "train.best_metric=loss"):
+        assert metric(1_000, request=replace(TUNE, settings=[given])) == "loss"
+    assert metric(1_000, request=replace(TUNE, settings=["train.max_steps=70"])) == "bleu"
+    assert metric(1_000, request=replace(TUNE, recipe="tiny")) == load_recipe("tiny").train.best_metric

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig
@@ -14,6 +15,7 @@ from headwise.pytorch.training.packed import are_packable, packs, pays_in_bfloat
 from headwise.runtime.checkpoint.trained import CONFIG, read_run
 
 TUNING_PER_PAIR, MOST_TUNING = 0.4, 4000  # updates of `headwise tune`
+ENOUGH_DECODED = 100  # validation pairs from which on their BLEU selects the best model
 
 
 def resolve_auto(request: TrainRequest, config: RunConfig, folder: Path) -> TrainConfig:
@@ -37,20 +39,26 @@ def resolve_auto(request: TrainRequest, config: RunConfig, folder: Path) -> Trai
     return train
 
 
-def tuning_updates(request: TrainRequest, train: TrainConfig, folder: Path, pairs: int) -> TrainConfig:
-    """[train] of `headwise tune` for a model trained here, with more updates and rarer validations for many pairs.
+def tuning_settings(request: TrainRequest, train: TrainConfig, folder: Path, pairs: int, validated: int) -> TrainConfig:
+    """[train] of `headwise tune` for a model trained here: what follows from the numbers of pairs.
 
-    As measured with up to ten thousand pairs (benchmarks/results/few-pairs_1-core-cpu_2026-11-27.md). A setting that
-    the request has stays, and a resumed run keeps its updates, also with more pairs.
+    Many pairs have more updates and rarer validations, as measured with up to ten thousand
+    (benchmarks/results/few-pairs_1-core-cpu_2026-11-27.md). The best model is the one with the highest BLEU if enough
+    pairs are decoded for it (benchmarks/results/tuning-choices_1-core-cpu_2026-11-29.md). A setting that the request
+    has stays, and a resumed run keeps its own, also with more pairs.
     """
     given = {setting.partition("=")[0].strip() for setting in request.settings}
-    if request.recipe != TASKS["translate"].tuning or given & {"train.max_steps", "train.minutes"}:
+    if request.recipe != TASKS["translate"].tuning:
         return train
-    updates = max(train.max_steps, min(MOST_TUNING, round(TUNING_PER_PAIR * pairs)))
-    if request.resume and (folder / CONFIG).is_file():
-        updates = read_run(folder)[0].train.max_steps
-    every = train.validate_every * updates // train.max_steps
-    return replace(train, max_steps=updates, **({} if "train.validate_every" in given else {"validate_every": every}))
+    own = read_run(folder)[0].train if request.resume and (folder / CONFIG).is_file() else None
+    chosen: dict[str, Any] = {}
+    if not given & {"train.max_steps", "train.minutes"}:
+        more = max(train.max_steps, min(MOST_TUNING, round(TUNING_PER_PAIR * pairs)))
+        chosen["max_steps"] = own.max_steps if own else more
+        chosen["validate_every"] = train.validate_every * chosen["max_steps"] // train.max_steps
+    if own or min(validated, train.validate_bleu) >= ENOUGH_DECODED:
+        chosen["best_metric"] = own.best_metric if own else "bleu"
+    return replace(train, **{name: value for name, value in chosen.items() if f"train.{name}" not in given})
 
 
 def with_precision(request: TrainRequest, config: RunConfig, folder: Path) -> RunConfig:

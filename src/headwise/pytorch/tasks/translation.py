@@ -27,7 +27,7 @@ from headwise.pytorch.data.directions import BothDirections, in_two_stages
 from headwise.pytorch.data.stream import BatchShare, Cursor, EndlessStream
 from headwise.pytorch.data.streamed_pairs import StreamedPairs
 from headwise.pytorch.tasks.alignment import alignment_objective, training_links
-from headwise.pytorch.tasks.automatic import resolve_auto, tuning_updates, warn_of_padding
+from headwise.pytorch.tasks.automatic import resolve_auto, tuning_settings, warn_of_padding
 from headwise.pytorch.tasks.job import (
     Job,
     TrainRequest,
@@ -205,7 +205,8 @@ def translation_job(request: TrainRequest, config: RunConfig, folder: Path) -> T
         links, corpus["key"] = training_links(request, config, files, prepared, corpus["key"])
     config = completed(request, config, folder, tokenizer)
     if start and "pairs" in corpus:
-        config = replace(config, train=tuning_updates(request, config.train, folder, corpus["pairs"]))
+        tuned = tuning_settings(request, config.train, folder, corpus["pairs"], len(validating))
+        config = replace(config, train=tuned)
     about = {"corpus": {**corpus, **held}}
     return TranslationJob(config, tokenizer, about, prepared, validating, start, request.init, links, request.show)
 
