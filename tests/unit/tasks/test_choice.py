@@ -18,11 +18,12 @@ from headwise.pytorch.tasks.choice import (
     chooses_recipe,
     measurements,
     seconds_of_update,
-    with_choice,
+    with_earlier_choice,
 )
 from headwise.pytorch.tasks.run import TrainRequest
 from headwise.pytorch.tasks.train import train_model
 from headwise.pytorch.training import trainer
+from headwise.runtime.checkpoint.trained import write_settings
 
 RESULTS = Path(__file__).resolve().parents[3] / "benchmarks/results"
 CAPTIONS = CorpusSize(29_000, 430_000, 450_000)
@@ -63,7 +64,7 @@ def test_what_was_not_measured_is_named() -> None:
     assert any(line.startswith("expected: not known") for line in choose(*RUNS[1]).before)
 
 
-RUNS = [  # so many pairs as those of the last one were measured for half an hour at most
+RUNS = [  # the pairs of the last one were measured for half an hour at most
     (CAPTIONS, 7.0),
     (CAPTIONS, 7000.0),
     (CAPTIONS, 0.5),
@@ -189,5 +190,21 @@ def test_a_resumed_run_keeps_what_was_chosen(
     assert "as measured" in capsys.readouterr().err
     del config["corpus"]["pairs"]  # as of a stream, whose pairs are not counted
     (tmp_path / "out/config.json").write_text(json.dumps(config), encoding="utf-8")
-    resumed, after = with_choice(replace(given, resume=True))
+    resumed, after = with_earlier_choice(replace(given, resume=True))
     assert (resumed.recipe, after) == ("tiny", "")
+
+
+class Checked(Exception):
+    """Raised when the settings have been accepted."""
+
+
+def test_a_resumed_run_of_another_task_keeps_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_settings(tmp_path, load_recipe("gpt"), None, {"recipe": "gpt"})
+
+    def accepted(files: object) -> None:
+        raise Checked
+
+    monkeypatch.setattr(train, "check_files", accepted)
+    settings = ["train.minutes=1", "data.block_length=8"]  # a setting that only language models have
+    with pytest.raises(Checked):
+        train_model(request(tmp_path, settings=settings, resume=True))

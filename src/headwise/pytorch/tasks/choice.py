@@ -236,38 +236,45 @@ def outlook(recipe: str, pairs: int, minutes: float, table: Sequence[Measurement
     return "\n  ".join(["what else would bring something, as measured:", *lines])
 
 
-def chooses_recipe(request: TrainRequest) -> bool:
-    """Whether the request has minutes instead of a recipe. `UserError` if none can be chosen for it."""
+def has_only_minutes(request: TrainRequest) -> bool:
+    """Whether the request has minutes instead of a recipe. `UserError` if its task needs one."""
     if request.recipe or request.init or not minutes_of(request.settings):
         return False
     if request.task not in ("", "translate"):
         raise UserError(f"--task {request.task} needs --recipe: --minutes chooses settings for translation only")
+    return True
+
+
+def with_earlier_choice(request: TrainRequest) -> tuple[TrainRequest, str]:
+    """A request that resumes, with the recipe and settings of its run, and lines for the end of the run."""
+    if not (request.resume and (Path(request.out) / CONFIG).is_file() and has_only_minutes(request)):
+        return request, ""
+    before, about = read_run(Path(request.out))
+    own = (f"model.dropout={before.model.dropout:g}", f"data.vocab_size={before.data.vocab_size}")
+    pairs = about.get("corpus", {}).get("pairs", 0)  # those of a stream are not counted
+    after = outlook(about["recipe"], pairs, minutes_of(request.settings), measurements()) if pairs else ""
+    return replace(request, recipe=about["recipe"], settings=[*own, *request.settings]), after
+
+
+def chooses_recipe(request: TrainRequest) -> bool:
+    """Whether a recipe is to be chosen for the request. `UserError` if none can be."""
+    if not has_only_minutes(request):
+        return False
     once = any(path == STANDARD_INPUT or path.startswith(STREAM_PREFIX) for path in request.train)
-    if not _resumes(request) and (once or "WORLD_SIZE" in os.environ):
+    if once or "WORLD_SIZE" in os.environ:
         raise UserError("--recipe is required with torchrun, standard input or stream: the pairs are not counted first")
     return True
 
 
 def with_choice(request: TrainRequest) -> tuple[TrainRequest, str]:
     """The request with a recipe and settings for its minutes, and lines for the end of the run."""
-    minutes = minutes_of(request.settings)
-    if _resumes(request):
-        before, about = read_run(Path(request.out))
-        own = (f"model.dropout={before.model.dropout:g}", f"data.vocab_size={before.data.vocab_size}")
-        pairs = about.get("corpus", {}).get("pairs", 0)  # those of a stream are not counted
-        after = outlook(about["recipe"], pairs, minutes, measurements()) if pairs else ""
-        return replace(request, recipe=about["recipe"], settings=[*own, *request.settings]), after
     corpus = CorpusSize.of(read_pairs(parse_pairs("--train", request.train)))
     measured = measurements()[0]
     speed = measured.seconds / seconds_of_update(request, apply_settings(load_recipe(measured.recipe), _own(request)))
-    choice = choose(corpus, minutes, speed)
+    choice = choose(corpus, minutes_of(request.settings), speed)
     for line in choice.before:
         notify(request, line)
     return replace(request, recipe=choice.recipe, settings=[*choice.settings, *request.settings]), choice.after
-
-
-def _resumes(request: TrainRequest) -> bool:
-    return request.resume and (Path(request.out) / CONFIG).is_file()
 
 
 def minutes_of(settings: Sequence[str]) -> float:

@@ -16,7 +16,13 @@ from headwise.errors import UserError
 from headwise.lock import locked
 from headwise.models.kinds import AnyModel
 from headwise.models.load import load
-from headwise.pytorch.tasks.choice import chooses_recipe, measurements, minutes_of, with_choice
+from headwise.pytorch.tasks.choice import (
+    chooses_recipe,
+    measurements,
+    minutes_of,
+    with_choice,
+    with_earlier_choice,
+)
 from headwise.pytorch.tasks.job import TrainRequest, notify
 from headwise.pytorch.tasks.parallel_text import with_memories
 from headwise.pytorch.tasks.ranks import train_in_processes
@@ -128,6 +134,7 @@ def train_model(request: TrainRequest) -> str:
     From the first validation on, `request.out` holds the best model so far.
     """
     request = replace(request, init=str(folder_of(request.init)) if request.init else "")
+    request, outlook = with_earlier_choice(request)
     chooses = chooses_recipe(request)
     config = run_config(replace(request, recipe=measurements()[0].recipe) if chooses else request)
     folder = Path(request.out)
@@ -141,7 +148,6 @@ def train_model(request: TrainRequest) -> str:
     check_files(
         {option: [path for path in paths if not _is_picture_folder(config, path)] for option, paths in texts.items()}
     )
-    outlook = ""
     if chooses:  # after all checks, because it reads the pairs and times a few updates
         check_out(folder, request.resume)
         request, outlook = with_choice(request)
