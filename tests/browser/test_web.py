@@ -243,6 +243,10 @@ def test_another_model_keeps_the_language_and_the_text(new_page: Callable[..., A
     expect(page.locator("#language")).to_have_value("de")
     page.evaluate("() => { location.hash = 'model=bpe&language=fr'; }")
     expect(page.locator("#language")).to_have_value("fr")
+    # the page writes its address between a reader's choice and the event
+    before = page.evaluate("location.hash")
+    page.evaluate("(before) => { location.hash = 'model=characters'; history.replaceState(null, '', before); }", before)
+    expect(page.locator("#model")).to_have_value("characters")
 
 
 @pytest.fixture(scope="session")

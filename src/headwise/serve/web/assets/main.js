@@ -45,9 +45,9 @@ function modelOf(address) {
   return models.find(({ dataset }) => dataset.name === address.get("model")) ?? models[0];
 }
 
-/** The address, after what it leaves to the page was added to it. @param {string} chosenLanguage */
-function settled(chosenLanguage) {
-  const address = new URLSearchParams(location.hash.slice(1));
+/** The address, after what it leaves to the page was added to it. @param {string} chosenLanguage @param {string} hash of the address */
+function settled(chosenLanguage, hash = location.hash) {
+  const address = new URLSearchParams(hash.slice(1));
   const several = models.length > 1;
   if (several) address.set("model", modelOf(address).dataset.name ?? "");
   if (!address.has("view") && !address.has("walk") && (several || address.has("card"))) address.set("view", "tour");
@@ -335,8 +335,9 @@ if (models.length > 1) {
   });
   byId("choice").hidden = false;
 }
-addEventListener("hashchange", ({ oldURL }) => {
-  const address = settled(readHash(new URL(oldURL).hash).language);
+addEventListener("hashchange", ({ oldURL, newURL }) => {
+  // An answer of the worker can have changed the address since: what counts is where the reader went
+  const address = settled(readHash(new URL(oldURL).hash).language, new URL(newURL).hash);
   const [text, spoken] = [address.get("text"), address.get("language")];
   const same = modelOf(address) === current && (spoken ?? language) === language && !address.has("walk");
   if (same && guide && subject && (text ?? subject.source) === subject.source) guide.go(readHash(location.hash));
