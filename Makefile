@@ -143,7 +143,7 @@ browser: $(VENV)/.browser
 	@command -v chromium chromium-browser google-chrome >/dev/null || { \
 	  echo "Installing Chromium ..." && apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } || { \
 	  echo "make browser needs Chromium and may not install it: apt-get install chromium, or your system's way"; exit 1; } >&2
-	@HEADWISE_BROWSER=1 $(BIN)/python -m pytest tests/browser $(ARGS)
+	@HEADWISE_BROWSER=1 $(PYTEST) tests/browser $(ARGS)
 
 docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
