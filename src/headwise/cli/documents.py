@@ -18,20 +18,20 @@ from headwise.documents.formats.unsupported_types import check_file_name
 from headwise.documents.markup.placeholders import with_codes
 from headwise.documents.not_translated import not_translated, not_translated_summary
 from headwise.documents.pivot import PivotTranslator
-from headwise.documents.reading import read_document
+from headwise.documents.reading import check_languages, read_document
 from headwise.documents.segment_memory import SegmentMemory, read_segment_memory
 from headwise.documents.unit import Document, Unit, plain, strings_only
 from headwise.errors import UserError
 from headwise.models.translation.target_language import (
     TAGS,
-    check_target,
-    document_language,
     language_arguments,
     needs_target,
     tagged_targets,
 )
 from headwise.runtime.search.translator import Translation
+from headwise.serve.languages import language_pair_of
 from headwise.text.files.sources import count_of
+from headwise.text.language_codes import document_language
 
 
 def fill_document(options: argparse.Namespace) -> None:
@@ -39,7 +39,8 @@ def fill_document(options: argparse.Namespace) -> None:
     is_plain = not is_document(options.input)
     if is_plain:
         check_file_name(options.input)
-    languages = options.languages[0], options.languages[1] or document_language(options.target_language)
+    given = zip(options.languages, (options.source_language, options.target_language), strict=True)
+    languages = [code or document_language(of_model) for code, of_model in given]
     document = read_document(options.input, languages, ".txt" if is_plain else "")
     model = _for_languages(translating_model(options, languages_required=False), document, options)
     language = options.source_language or options.languages[0]
@@ -75,12 +76,16 @@ def _for_languages(model: Any, document: Document, options: argparse.Namespace) 
         UserError: they contradict each other, the model lacks them, or it needs to know them.
     """
     last, named = model.second if options.then else model, options.target_language or options.languages[1]
-    declared, languages = document.target_languages, tagged_targets(last)
-    check_target(options.input, declared, named or "".join(declared[:1]))
+    declared, languages = [one.code for one in document.target_languages], tagged_targets(last)
     has_tags = len(languages) > 1 and any(map(_has_tag, document.units))
+    chooses = hasattr(last, "between") and needs_target(last)
+    if not chooses:
+        source, target = (language_pair_of(one) or ("", "") for one in (model.first if options.then else model, last))
+        given = options.source_language or options.languages[0], named
+        check_languages(options.input, document, (given[0] or source[0], given[1] or target[1]))
     if not hasattr(last, "between"):
         return model
-    if declared and not named and not has_tags and needs_target(last):
+    if declared and not named and not has_tags and chooses:
         try:
             return _with_last(model, _between(last, declared[0], options), options)
         except UserError as error:

@@ -14,9 +14,10 @@ from headwise.documents import MEMORIES, is_memory
 from headwise.documents.markup.markers import MARKER, pair_with_markers
 from headwise.documents.markup.placeholders import with_codes
 from headwise.documents.reading import read_document
-from headwise.documents.unit import Unit, UnitState, without_inline_codes
+from headwise.documents.unit import Document, Unit, UnitState, without_inline_codes
 from headwise.errors import UserError
 from headwise.text.files.sources import CachedCopy, Pair, count_of
+from headwise.text.language_codes import document_language
 from headwise.text.prepared.cache import cache, draft_path
 from headwise.text.prepared.file_hashes import short_hash
 
@@ -30,6 +31,7 @@ class MemoryReport:
     with_markers: int = 0  # kept pairs that have markers
     words: list[int] = field(default_factory=lambda: [0, 0])  # of source and target
     dropped: Counter[str] = field(default_factory=Counter)  # excluded units by reason
+    languages: tuple[str, str] = ("", "")  # those wanted, or else declared; "" = unknown
 
     def __str__(self) -> str:
         why = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.most_common())
@@ -40,15 +42,32 @@ class MemoryReport:
         return f"{count_of(self.units, 'unit')}: {count_of(self.kept, 'pair')} ({many}){excluded}"
 
 
+def read_memories(paths: Sequence[str], languages: Sequence[str]) -> Iterator[tuple[Document, tuple[str, str]]]:
+    """Memories of the same languages, each with what is known of them so far; those that a file declares hold for the
+    files behind it.
+
+    Raises:
+        UserError: see `reading.read_document`.
+    """
+    source, target = languages
+    for path in paths:
+        document = read_document(path, (source, target))
+        source, target = (
+            known or next((document_language(one.code) for one in declared), "")
+            for known, declared in ((source, document.source_languages), (target, document.target_languages))
+        )
+        yield document, (source, target)
+
+
 def read_memory_pairs(paths: Sequence[str], languages: Sequence[str] = ("", "")) -> tuple[list[Pair], MemoryReport]:
     """The distinct pairs of translation memories.
 
     Raises:
         UserError: see `reading.read_document`.
     """
-    report, seen = MemoryReport(), dict[Pair, None]()
-    for path in paths:
-        for unit in read_document(path, languages).units:
+    report, seen = MemoryReport(languages=(languages[0], languages[1])), dict[Pair, None]()
+    for document, report.languages in read_memories(paths, languages):
+        for unit in document.units:
             report.units += 1
             if reason := exclusion_reason(unit):
                 report.dropped[reason] += 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from headwise.documents.formats.encodings import decode_file
 from headwise.documents.markup.markup import BOMS
 from headwise.documents.not_translated import beginning_of
-from headwise.documents.unit import Code, Parts, Skipped, Unit, UnitState, has_letters, is_unchanged
+from headwise.documents.unit import Code, Declared, Parts, Skipped, Unit, UnitState, has_letters, is_unchanged
 from headwise.errors import UserError
 
 FRONT_MATTER = re.compile(  # of Markdown and HTML, for Jekyll, Hugo and others
@@ -76,7 +76,8 @@ class TextPassage:
 class Passages:
     """A monolingual document. Passages may lie inside codes of others, such as the title of an image in a sentence."""
 
-    target_languages: Sequence[str] = ()
+    source_languages: Sequence[Declared] = ()
+    target_languages: Sequence[Declared] = ()
 
     def __init__(
         self,

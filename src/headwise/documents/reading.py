@@ -8,6 +8,7 @@ from headwise.documents.unit import Document
 from headwise.errors import UserError
 from headwise.importing import Table
 from headwise.text.files.sources import unreadable
+from headwise.text.language_codes import contradicts, document_language
 
 MAX_FILE_BYTES = 1 << 30  # bytes of a file
 # They take the name of a file, its content, and the codes of its languages. They raise `UserError` for an invalid file,
@@ -52,7 +53,7 @@ def read_document(path: str | Path, languages: Sequence[str] = ("", ""), ending:
         ending: overrides the ending of `path`.
 
     Raises:
-        UserError: unreadable, or invalid; the message names the line.
+        UserError: unreadable, invalid, or in other languages; the message names the line.
     """
     path = Path(path)
     try:
@@ -68,4 +69,18 @@ def parse_document(name: str, data: bytes, languages: Sequence[str] = ("", ""), 
     ending = ending or PurePath(name).suffix.lower()
     if ending not in ENDINGS:
         raise UserError(f"{name}: unsupported file type; supported are {', '.join(ENDINGS)}")
-    return READERS[ENDINGS[ending]](name, data, languages)
+    document = READERS[ENDINGS[ending]](name, data, languages)
+    check_languages(name, document, languages)
+    return document
+
+
+def check_languages(name: str, document: Document, languages: Sequence[str]) -> None:
+    """`UserError` if a file declares other languages than these, or several where one is ""."""
+    sides = (("texts", document.source_languages), ("translations", document.target_languages))
+    for (what, declared), wanted in zip(sides, languages, strict=True):
+        own = "" if wanted or not declared else document_language(declared[0].code)
+        for code, line in declared:
+            if contradicts(code, wanted or own):
+                others = f"and others in '{own}'; split it" if own else f"not in '{wanted}'"
+                fix = "" if own else "; choose files and languages that agree, or change what the file declares"
+                raise UserError(f"{name}: line {line}: its {what} are in '{code}', as it declares, {others}{fix}")

@@ -15,8 +15,7 @@ from typing import Any
 from headwise.documents import MEMORIES, is_memory
 from headwise.documents.markup.markers import with_codes_of
 from headwise.documents.markup.placeholders import adds_codes, with_codes
-from headwise.documents.memory import exclusion_reason
-from headwise.documents.reading import read_document
+from headwise.documents.memory import exclusion_reason, read_memories
 from headwise.documents.sentences import SentenceSpan
 from headwise.documents.unit import Code, Parts, codes_of, join_parts, plain
 from headwise.errors import UserError
@@ -176,7 +175,8 @@ def read_segment_memory(paths: Sequence[str], languages: Sequence[str] = ("", ""
     for path in paths:
         if not is_memory(path):
             raise UserError(f"--memory {path}: not a translation memory; use files in {', '.join(MEMORIES)}")
-        for unit in read_document(path, languages).units:
+    for document, _ in read_memories(paths, languages):
+        for unit in document.units:
             source, target = (with_codes(parts, unit.markup) for parts in (unit.source, unit.target))
             if not exclusion_reason(unit) and _codes(source) == _codes(target):
                 segments.setdefault(memory_key(source), plain(target).strip())

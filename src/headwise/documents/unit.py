@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import unescape
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 OPENS, CLOSES, POINT = "opens", "closes", "point"  # kinds of codes
 LONG_NUMBER = re.compile(r"&#(?:()(\d{9,})|([xX])([0-9a-fA-F]{9,}))")  # Python does not parse more than 4,300 digits
@@ -96,6 +96,13 @@ class Skipped:
         object.__setattr__(self, "text", valid_text(self.text))
 
 
+class Declared(NamedTuple):
+    """A language that a file declares."""
+
+    code: str
+    line: int  # of the file, from 1
+
+
 @runtime_checkable
 class Document(Protocol):
     """A parsed file."""
@@ -111,7 +118,12 @@ class Document(Protocol):
         ...
 
     @property
-    def target_languages(self) -> Sequence[str]:
+    def source_languages(self) -> Sequence[Declared]:
+        """The languages of its texts that the file declares; none if a translation replaces its source."""
+        ...
+
+    @property
+    def target_languages(self) -> Sequence[Declared]:
         """The languages of its translations that the file declares; none if a translation replaces its source."""
         ...
 

@@ -10,7 +10,6 @@ from zipfile import BadZipFile, ZipFile
 
 from headwise.documents.reading import ENDINGS, parse_document
 from headwise.documents.unit import Document, without_inline_codes
-from headwise.models.translation.target_language import check_target
 from headwise.serve.parameters import RequestError, check_limit
 
 MAX_UNPACK_RATIO = 16  # unpacked size of an archive relative to the request limit
@@ -29,7 +28,6 @@ def parse_upload(name: str, content: bytes, languages: Sequence[str], limit: int
     with suppress(BadZipFile, OSError, NotImplementedError), ZipFile(BytesIO(content)) as archive:
         check_limit(archive, sum(one.file_size for one in archive.infolist()), MAX_UNPACK_RATIO * limit)
     document = parse_document(name, content, languages)
-    check_target(name, document.target_languages, languages[1])
     return check_limit(document, sum(len(without_inline_codes(unit.source)) for unit in document.units), limit)
 
 

@@ -1,12 +1,17 @@
-"""A file that declares the language of its translations gets this one from a model of several, or an error."""
+"""A file that declares its languages gets this one from a model of several, or an error; memories of several languages
+are refused."""
 
+import re
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import headwise
 from headwise.cli import main
@@ -15,13 +20,17 @@ from headwise.config.data import TranslationData
 from headwise.config.model import TransformerConfig
 from headwise.config.settings import RunConfig, SearchSettings
 from headwise.core.build import parameters_of
+from headwise.documents.memory import memories_as_tsv
 from headwise.documents.reading import parse_document
+from headwise.documents.segment_memory import read_segment_memory
 from headwise.documents.unit import plain
 from headwise.errors import UserError
-from headwise.models.translation.target_language import check_target, contradicts
 from headwise.pytorch.architectures.registry import build_network
+from headwise.pytorch.tasks.job import TrainRequest
+from headwise.pytorch.tasks.parallel_text import with_memories
 from headwise.runtime.checkpoint.trained import write_settings, write_weights
 from headwise.serve.files import parse_upload
+from headwise.text.language_codes import contradicts
 from headwise.text.tokens.tokenizer import Tokenizer
 
 TEXT, TAGS = "A dog", ("<2de>", "<2fr>", "<2pt_BR>")
@@ -31,8 +40,8 @@ FILES = {
     "A dog</source></trans-unit></body></file></xliff>",
     "b.xliff": '<xliff version="2.0" srcLang="en" trgLang="@"><file id="f"><unit id="1"><segment><source>A dog</source>'
     "</segment></unit></file></xliff>",
-    "a.ts": '<TS version="2.1" language="@"><context><message><source>A dog</source><translation type="unfinished">'
-    "</translation></message></context></TS>",
+    "a.ts": '<TS version="2.1" sourcelanguage="en" language="@"><context><message><source>A dog</source>'
+    '<translation type="unfinished"></translation></message></context></TS>',
     "a.po": 'msgid ""\nmsgstr ""\n"Language: @\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "A dog"\n'
     'msgstr ""\n',
     "a.tmx": '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>A dog</seg></tuv></tu><tu>'
@@ -59,7 +68,7 @@ def write_model(path: Path, tags: tuple[str, ...], **about: Any) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     write_model(folder / "several", TAGS)
-    for name in ("plain", "fr-it", "it-fr"):
+    for name in ("plain", "fr-it", "it-fr", "en-fr"):
         write_model(folder / name, ())
     return folder
 
@@ -97,6 +106,22 @@ def test_the_declared_language_chooses_the_target(name: str, folder: Path, trans
     assert translate(name, "it", model="plain")  # which has one language, as far as it is known
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_in_other_languages_than_the_model_is_refused(name: str, translate: Any) -> None:
+    """Those of the command line hold, or else those of the model's name."""
+    assert translate(name, "fr-CA", model="en-fr")
+    complaint = translate(name, "it", model="en-fr")
+    assert "line 1: its translations are in 'it'" in complaint and "'fr'" in complaint
+    assert translate(name, "it", "--languages", "en-it", model="en-fr")
+    if name != "a.po":  # which declares no source language
+        for options in (("--languages", "de-fr"), ("--source-language", "deu_Latn")):
+            complaint = translate(name, "fr", *options, model="plain")
+            assert "'en'" in complaint or "en, fr" in complaint
+            assert "'de'" in complaint
+        complaint = translate(name, "fr", model="it-fr")
+        assert "line 1: its texts are in 'en'" in complaint and "'it'" in complaint
+
+
 def test_a_filled_file_declares_the_target_language(folder: Path, tmp_path: Path) -> None:
     pages = {
         "a.html": '<html lang="en"><p>A dog</p>',
@@ -129,11 +154,90 @@ def test_a_contradiction_is_of_codes_that_can_be_compared() -> None:
         ("iw", "he"),
         ("nb_NO", "no"),
         ("zh", ""),
+        ("en-US", "en_XX"),
+        ("und", "deu"),
+        ("fil", "tl"),
     ):
-        check_target("a.po", [one], other)
-        assert not contradicts(other or one, one)
-    with pytest.raises(UserError, match=r"a\.xlf.*'de'.*'fr'"):
-        check_target("a.xlf", ["fr_CA", "de"], "fr")
+        assert not contradicts(one, other)
+        assert not contradicts(other, one)
+
+
+CODES = st.sampled_from(["en", "de", "de-AT", "de_DE", "fr", "fra", "pt-BR", "pt", "zh-Hans", "zho_Hant", "und", "x-a"])
+
+
+@given(source=CODES, target=CODES, languages=st.tuples(CODES | st.just(""), CODES | st.just("")))
+def test_what_a_file_declares_is_compared_with_what_is_wanted(source: str, target: str, languages: Any) -> None:
+    """In every format that declares languages; a translation memory has texts in several, of which it takes those."""
+    for name, text in FILES.items():
+        data = text.replace('"en"', f'"{source}"').replace("@", target).encode()
+        declared = (source if name != "a.po" else "", target)
+        if name == "a.tmx":
+            continue
+        clash = any(a and b and contradicts(a, b) for a, b in zip(declared, languages, strict=True))
+        try:
+            parse_document(name, data, languages)
+            refused = False
+        except UserError as error:
+            assert re.match(rf"{name}: line \d+: its (texts|translations) are in '", str(error))
+            refused = True
+        assert refused == clash
+
+
+def test_a_file_with_parts_in_several_languages_is_refused() -> None:
+    parts = [FILES["a.xlf"].replace("@", code).partition("<file")[2].partition("</xliff>")[0] for code in ("de", "fr")]
+    for declared, complaint in (("fr", "'fr', as it declares, and others in 'de'"), ("de-AT", "")):
+        data = f'<xliff version="1.2"><file{parts[0]}\n<file{parts[1].replace("fr", declared)}</xliff>'.encode()
+        if complaint:
+            with pytest.raises(UserError, match=f"a.xlf: line 2: .*{complaint}; split it"):
+                parse_document("a.xlf", data)
+        else:
+            assert len(parse_document("a.xlf", data).units) == 2
+
+
+def filled(name: str, target: str) -> str:
+    """One of the files, with a translation."""
+    text = FILES[name].replace("@", target)
+    for empty, full in (
+        ("</source></trans-unit>", "</source><target>Ein Hund</target></trans-unit>"),
+        ("</source></segment>", "</source><target>Ein Hund</target></segment>"),
+        ('msgstr ""\n', 'msgstr "Ein Hund"\n'),
+    ):
+        before, found, after = text.rpartition(empty)
+        text = before + (full if found else "") + after
+    return text
+
+
+def test_memories_of_several_languages_are_refused(tmp_path: Path) -> None:
+    """Of one command, and of a folder such as that of a program with a catalogue for each language."""
+    for code in ("de", "fr"):
+        for name in ("a.po", "a.xlf", "a.tmx"):
+            (tmp_path / code).mkdir(exist_ok=True)
+            (tmp_path / code / name).write_text(filled(name, code), encoding="utf-8")
+    german = [str(tmp_path / "de" / name) for name in ("a.po", "a.xlf", "a.tmx")]
+    _, report = memories_as_tsv(german)
+    assert (report.kept, report.languages) == (2, ("en", "de"))
+    assert memories_as_tsv([str(tmp_path / "de" / "a.po")])[1].languages == ("", "de")
+    assert memories_as_tsv(german, ("en-GB", "de-DE"))[1].languages == ("en-GB", "de-DE")
+    for read in (memories_as_tsv, read_segment_memory):
+        for name in ("a.po", "a.xlf"):
+            with pytest.raises(UserError, match=f"fr/{name}: line 1: its translations are in 'fr', .* not in 'de'"):
+                read([german[0], str(tmp_path / "fr" / name)])
+            with pytest.raises(UserError, match=f"fr/{name}: line 1: its translations are in 'fr', .* not in 'de'"):
+                read([str(tmp_path / "fr" / name)], ("en", "de"))
+    with pytest.raises(UserError, match=r"fr/a\.po: .*'fr', as it declares, not in 'de'"):
+        memories_as_tsv([str(tmp_path)])
+
+
+def test_a_model_keeps_the_languages_that_its_memories_declare(tmp_path: Path) -> None:
+    (tmp_path / "a.xlf").write_text(filled("a.xlf", "de"), encoding="utf-8")
+    (tmp_path / "b.po").write_text(filled("a.po", "fr"), encoding="utf-8")
+    request = TrainRequest("tiny", [str(tmp_path / "a.xlf")], [str(tmp_path / "a.xlf")], "out", show=False)
+    assert with_memories(request).languages == ("en", "de")
+    assert with_memories(replace(request, languages=("en-GB", "de-AT"))).languages == ("en-GB", "de-AT")
+    with pytest.raises(UserError, match=r"b\.po.*'fr'.*'de'"):  # the validation pairs are of another language
+        with_memories(replace(request, valid=[str(tmp_path / "b.po")]))
+    alone = with_memories(replace(request, train=[str(tmp_path / "b.po")], valid=[str(tmp_path / "b.po")]))
+    assert alone.languages == ("", "")
 
 
 def test_the_server_refuses_a_file_in_another_language() -> None:

@@ -516,7 +516,7 @@ def test_plural_categories_are_those_of_cldr() -> None:
         ("a.stringsdict", "<a/>", "a.stringsdict: line 1: not a property list"),
         ("a.xcstrings", "{}", "a.xcstrings: not a string catalogue of Xcode"),
         ("a.xcstrings", "{", "a.xcstrings: line 1: invalid JSON"),
-        ("a.xcstrings", '{"sourceLanguage": "de", "strings": {}}', "a.xcstrings: its source language is 'de'"),
+        ("a.xcstrings", '{"sourceLanguage": "de", "strings": {}}', "a.xcstrings: line 1: its texts are in 'de'"),
         ("a.xcstrings", '{"sourceLanguage": "en", "strings": {"a": 1}}', "a.xcstrings: the entry 'a' is no object"),
         ("a.yml", "services:\n  web: x\nversion: 3\n", "a.yml: not a Rails catalogue: its only top-level key"),
         ("a.yml", "en:\n  a: 'b\n", "a.yml: line 3: invalid YAML (found unexpected end of stream); correct it"),
@@ -530,7 +530,7 @@ def test_plural_categories_are_those_of_cldr() -> None:
         ("a.ftl", "\nno entry\n", "a.ftl: line 2: not Fluent: expected an entry such as 'key = Text'"),
         ("a.ftl", "a = " + "{" * 9999, "a.ftl: more nested placeables"),
         ("a.ts", "<a/>", "a.ts: not a file of Qt Linguist"),
-        ("a.ts", '<TS language="de"/>', "a.ts: line 1: its language is 'de', not 'fr'; remove --languages"),
+        ("a.ts", '<TS language="de"/>', "a.ts: line 1: its translations are in 'de', as it declares, not in 'fr'"),
     ],
 )
 def test_other_files_are_rejected(name: str, text: str, said: str) -> None:

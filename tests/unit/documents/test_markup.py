@@ -107,8 +107,8 @@ def test_xliff_2_is_filled_and_marked() -> None:
     for name, state in (("headwise", "FUZZY"), ("other", "TRANSLATED")):
         read = xliff.read_xliff("a.xlf", found.replace("headwise", name).encode(), ("", ""))
         assert states(read)[0] == state
-    with pytest.raises(UserError, match=r"line 1.*'de', not 'fr'"):
-        xliff.read_xliff("a.xlf", NEW.encode(), ("", "fr"))
+    with pytest.raises(UserError, match=r"line 1: its translations are in 'de', .* not in 'fr'"):
+        parse_document("a.xlf", NEW.encode(), ("", "fr"))
 
 
 @pytest.mark.parametrize("text,read", [(TMX, tmx.read_tmx), (OLD, xliff.read_xliff), (NEW, xliff.read_xliff)])

@@ -1,6 +1,7 @@
 """The pair of `--languages` chooses the target language of a model that has several, or is refused."""
 
 from argparse import Namespace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,8 @@ TAGS = ("<2de>", "<2pt_BR>", "<2fr>", "<term>")
 def model(*tags: str, tokenizer: Any = None) -> Any:
     """A model whose `between` returns its arguments."""
     tokenizer = tokenizer or Tokenizer.train(["A dog runs."] * 3, TranslationData(vocab_size=300), tags)
-    return SimpleNamespace(tokenizer=tokenizer, languages=None, between=lambda **languages: languages)
+    about = {"tokenizer": tokenizer, "languages": None, "path": Path("model")}
+    return SimpleNamespace(**about, between=lambda **languages: languages)
 
 
 def test_the_target_is_a_token_of_the_model() -> None:

@@ -15,7 +15,7 @@ from zlib import error as ZlibError
 
 from headwise.documents.markup.markup import Element, Source
 from headwise.documents.not_translated import beginning_of
-from headwise.documents.unit import Document, Parts, Skipped, Unit, UnitState, is_unchanged
+from headwise.documents.unit import Declared, Document, Parts, Skipped, Unit, UnitState, is_unchanged
 from headwise.errors import UserError
 
 MAX_FILES, MAX_UNPACKED_BYTES = 10_000, 1 << 29  # files of an archive, and bytes when unpacked
@@ -36,7 +36,8 @@ class PartPassage:
 class PartTexts:
     """An XML file with texts to replace. A text may contain others, such as a note in a paragraph."""
 
-    target_languages: Sequence[str] = ()
+    source_languages: Sequence[Declared] = ()
+    target_languages: Sequence[Declared] = ()
 
     def __init__(
         self,
@@ -81,7 +82,8 @@ class PartTexts:
 class ArchiveDocument:
     """An archive; its units are those of its files, in their order."""
 
-    target_languages: Sequence[str] = ()
+    source_languages: Sequence[Declared] = ()
+    target_languages: Sequence[Declared] = ()
 
     def __init__(self, data: bytes, parts: Mapping[str, Document], skipped: Sequence[Skipped] = ()) -> None:
         self._data, self._parts = data, parts

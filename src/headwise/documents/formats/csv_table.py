@@ -11,10 +11,10 @@ parallel text for training.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from headwise.documents.markup.markup import same_language
 from headwise.documents.passages import Characters
-from headwise.documents.unit import Parts, Skipped, Unit, UnitState, has_letters, plain
+from headwise.documents.unit import Declared, Parts, Skipped, Unit, UnitState, has_letters, plain
 from headwise.errors import UserError
+from headwise.text.language_codes import same_language
 
 SOURCES = ("source", "source text", "source_text", "original", "msgid")
 TARGETS = ("target", "target text", "target_text", "translation", "msgstr")
@@ -27,7 +27,8 @@ CellSpan = tuple[int, int]
 class TranslationTable:
     """A table of sources and translations."""
 
-    target_languages: Sequence[str] = ()
+    source_languages: Sequence[Declared] = ()
+    target_languages: Sequence[Declared] = ()
 
     def __init__(
         self, characters: Characters, separator: str, rows: Sequence[Sequence[CellSpan]], columns: CellSpan

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from headwise.documents.formats.json_kinds import MESSAGE_KEYS, kind_of, why_not_messages
 from headwise.documents.formats.plurals import CATEGORIES, missing_categories, plural_rule
-from headwise.documents.markup.markup import same_language
 from headwise.documents.not_translated import beginning_of
 from headwise.documents.passages import Characters, Passages, TextPassage
 from headwise.documents.unit import Code, Parts, Skipped, has_letters, join_parts, plain
 from headwise.errors import UserError
+from headwise.text.language_codes import same_language
 
 TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
 # Of the messages of each kind, as `Unit.markup`. Flutter reads apostrophes in ARB literally, so no quoting as in ICU.

@@ -20,7 +20,7 @@ from headwise.documents.formats.plurals import plural_rule
 from headwise.documents.markup.inline_boundaries import inline_markdown, inline_rst
 from headwise.documents.markup.placeholder_grammars import GETTEXT_FLAGS
 from headwise.documents.not_translated import NO_LETTERS, beginning_of
-from headwise.documents.unit import Parts, Skipped, Unit, UnitState, has_letters, plain
+from headwise.documents.unit import Declared, Parts, Skipped, Unit, UnitState, has_letters, plain
 from headwise.errors import UserError
 
 CHARSET = re.compile(rb'"Content-Type:[^"]*?charset=([\w.:-]+)', re.IGNORECASE)
@@ -155,7 +155,8 @@ class Catalogue:
         self._header, self._forms = header, forms
         self._encoding, self._entries = encoding, entries
         declared = None if header.is_template or not header.entry else LANGUAGE.search(header.entry.text("msgstr"))
-        self.target_languages = (declared[1],) if declared else ()
+        self.source_languages = ()
+        self.target_languages = (Declared(declared[1], header.span[0] + 1),) if declared else ()
         self._mark = "\ufeff" if lines and lines[0].startswith("\ufeff") else ""  # a byte order mark
         self._lines = [line.removeprefix(self._mark) for line in lines[:1]] + list(lines[1:])
         found = [pair for number, entry in enumerate(entries) for pair in _units(number, entry, forms)]

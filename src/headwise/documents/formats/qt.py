@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headwise.documents.formats.plurals import plural_categories
-from headwise.documents.markup.markup import Element, Source, same_language, to_xml, with_attributes
-from headwise.documents.unit import Parts, Skipped, Unit, UnitState, has_letters
+from headwise.documents.markup.markup import Element, Source, to_xml, with_attributes
+from headwise.documents.unit import Declared, Parts, Skipped, Unit, UnitState, has_letters
 from headwise.errors import UserError
 
 OLD = ("obsolete", "vanished")
@@ -32,11 +32,10 @@ class LinguistFile:
         self._source = source
         self._declared = source.root.attributes.get("language", "")
         self._wanted = languages[1]
-        self.target_languages = (self._declared,) if self._declared else ()
-        if self._declared and self._wanted and not same_language(self._declared, self._wanted):
-            where = f"{source.path}: line {source.root.line}"
-            why = f"its language is '{self._declared}', not '{self._wanted}'"
-            raise UserError(f"{where}: {why}; remove --languages or --target-language, or change the file")
+        self.source_languages, self.target_languages = (
+            [Declared(code, source.root.line)] if code else []
+            for code in (source.root.attributes.get("sourcelanguage", ""), self._declared)
+        )
         self._places: list[Place] = []
         self.units: list[Unit] = []
         self.skipped: list[Skipped] = []

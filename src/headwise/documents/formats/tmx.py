@@ -8,9 +8,10 @@ recognise machine translation.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headwise.documents.markup.markup import Element, Source, same_language, to_xml, with_attributes
-from headwise.documents.unit import Parts, Skipped, Unit, UnitState
+from headwise.documents.markup.markup import Element, Source, to_xml, with_attributes
+from headwise.documents.unit import Declared, Parts, Skipped, Unit, UnitState
 from headwise.errors import UserError
+from headwise.text.language_codes import same_language
 
 WHOLE = ("bpt", "ept", "it", "ph", "ut")  # contain codes of the original document
 
@@ -28,7 +29,8 @@ class TranslationMemory:
     """A TMX document."""
 
     def __init__(self, source: Source, languages: tuple[str, str]) -> None:
-        self._source, self.languages, self.target_languages = source, languages, languages[1:]
+        self._source, self.languages = source, languages
+        self.source_languages, self.target_languages = ((Declared(code, source.root.line),) for code in languages)
         self._variants: list[Variants] = []
         self.units: list[Unit] = []
         self.skipped: list[Skipped] = []

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwise.documents.formats.plurals import CATEGORIES, missing_categories
-from headwise.documents.markup.markup import same_language
 from headwise.documents.passages import Characters
-from headwise.documents.unit import Parts, Skipped, Unit, UnitState, has_letters, plain
+from headwise.documents.unit import Declared, Parts, Skipped, Unit, UnitState, has_letters, plain
 from headwise.errors import UserError
 
 TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
@@ -35,7 +34,7 @@ class StringCatalogue:
 
     def __init__(self, characters: Characters, strings: Mapping[str, Any], source: str, target: str) -> None:
         self._characters, self._strings, self._source, self._target = characters, strings, source, target
-        self.target_languages = (target,)
+        self.source_languages, self.target_languages = (Declared(source, 1),), (Declared(target, 1),)
         self._spans = dict(_entry_spans(characters.text))
         self._leaves: list[Leaf] = []
         self.units: list[Unit] = []
@@ -196,8 +195,6 @@ def read_xcstrings(path: str, data: bytes, languages: Sequence[str]) -> StringCa
     if not isinstance(whole, dict) or not isinstance(whole.get("strings"), dict) or "sourceLanguage" not in whole:
         raise UserError(f"{path}: not a string catalogue of Xcode: it lacks 'sourceLanguage' and 'strings'")
     source = str(whole["sourceLanguage"])
-    if languages[0] and not same_language(languages[0], source):
-        raise UserError(f"{path}: its source language is '{source}', not '{languages[0]}'; change --languages")
     if not languages[1]:
         raise UserError(f"{path}: which target language? Add --languages {source}-TO")
     return StringCatalogue(characters, whole["strings"], source, languages[1])

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from headwise.documents.markup.markup import Element, Source, same_language, to_xml, with_attributes
-from headwise.documents.unit import Parts, Skipped, Unit, UnitState
+from headwise.documents.markup.markup import Element, Source, to_xml, with_attributes
+from headwise.documents.unit import Declared, Parts, Skipped, Unit, UnitState
 from headwise.errors import UserError
 
 PAIRED = ("g", "mrk", "pc")  # elements whose content is text
@@ -46,23 +46,16 @@ class Exchange:
         self.units: list[Unit] = []
         self.skipped: list[Skipped] = []
         self._statuses: list[Element | None] = []
-        self.target_languages: list[str] = []
-        self._named = dict(self._languages(languages[1]))
+        names = ("srcLang", "trgLang") if self._new else ("source-language", "target-language")
+        declaring = [source.root] if self._new else list(source.root.every("file"))
+        self.source_languages, self.target_languages = (
+            [Declared(element.attributes[name], element.line) for element in declaring if element.attributes.get(name)]
+            for name in names
+        )
+        self._lacking = [e for e in declaring if languages[1] and not e.attributes.get(names[1])]
+        self._target = {names[1]: languages[1]}
         for unit, kept in _with_translate(source.root, kept=False):
             self._add(unit, kept)
-
-    def _languages(self, wanted: str) -> Iterator[tuple[Element, str]]:
-        """The elements that lack a target language, with its code."""
-        name = "trgLang" if self._new else "target-language"
-        for element in [self._source.root] if self._new else self._source.root.every("file"):
-            declared = element.attributes.get(name, "")
-            self.target_languages += [declared] if declared else []
-            if declared and wanted and not same_language(declared, wanted):
-                where = f"{self._source.path}: line {element.line}"
-                why = f"its target language is '{declared}', not '{wanted}'"
-                raise UserError(f"{where}: {why}; remove --languages or --target-language, or change the file")
-            if wanted and not declared:
-                yield element, wanted
 
     def _add(self, segment: Element, kept: bool) -> None:
         source, target = segment.child("source"), segment.child("target")
@@ -98,10 +91,9 @@ class Exchange:
             for edit in self._edits(self._places[number], parts)
         ]
         edits += self._segment_edits({n: parts for n, parts in targets.items() if self._places[n].mark})
-        name = "trgLang" if self._new else "target-language"
-        for element, code in self._named.items() if targets else ():
+        for element in self._lacking if targets else ():
             tag = self._source.text(element.start, element.inner)
-            edits.append((element.start, element.inner, with_attributes(tag, **{name: code})))
+            edits.append((element.start, element.inner, with_attributes(tag, **self._target)))
         return self._source.edited(edits)
 
     def _edits(self, place: SegmentElements, parts: Parts) -> Iterator[tuple[int, int, str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headwise.documents.markup.markup import Element, Source
 from headwise.documents.not_translated import NO_LETTERS
-from headwise.documents.unit import Parts, Skipped, Unit, UnitState, has_letters, is_unchanged
+from headwise.documents.unit import Declared, Parts, Skipped, Unit, UnitState, has_letters, is_unchanged
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class ElementText:
 class XmlTexts:
     """A monolingual XML document."""
 
-    target_languages: Sequence[str] = ()
+    source_languages: Sequence[Declared] = ()
+    target_languages: Sequence[Declared] = ()
 
     def __init__(self, source: Source, texts: Iterable[ElementText], skipped: Iterable[Skipped] = ()) -> None:
         self._source, self._texts, self.skipped = source, list(texts), tuple(skipped)

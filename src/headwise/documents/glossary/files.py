@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from headwise.documents.glossary.terms import Glossary, Term
-from headwise.documents.markup.markup import Element, Source, same_language
+from headwise.documents.markup.markup import Element, Source
 from headwise.documents.unit import plain, strings_only
 from headwise.errors import UserError
 from headwise.text.files.sources import count_of, unreadable
+from headwise.text.language_codes import same_language
 
 MAX_FILE_BYTES = 64 << 20  # bytes of a file
 MAX_TERMS, MAX_LANGUAGES = 200_000, 500  # terms, and languages of a file

@@ -213,14 +213,3 @@ def with_attributes(tag: str, **values: str) -> str:
         start, end = there.span() if there else (behind, behind)
         tag = tag[:start].rstrip() + " " + attribute + tag[end:]
     return tag
-
-
-def same_language(code: str, wanted: str) -> bool:
-    """Whether two language codes are equal, or one is a region of the other.
-
-    >>> same_language("en-US", "en"), same_language("EN", "en_GB"), same_language("pt_BR", "pt-PT")
-    (True, True, False)
-    """
-    one, other = code.lower().replace("_", "-"), wanted.lower().replace("_", "-")
-    short, long = sorted((one, other), key=len)
-    return long == short or long.startswith(short + "-")

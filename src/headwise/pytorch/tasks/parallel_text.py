@@ -140,15 +140,18 @@ def _check_lengths(files: Sequence[str], config: RunConfig, tokenizer: PairToken
 
 
 def with_memories(request: TrainRequest) -> TrainRequest:
-    """The request with translation memories replaced by cached TSV files of their pairs."""
+    """The request with translation memories replaced by cached TSV files of their pairs, and with their languages."""
     files = {"train": request.first_files, "add": request.add, "valid": request.valid}
+    languages = request.languages
     for name, paths in files.items():
         if not paths:
             continue
-        files[name], report = memories_as_tsv(paths, request.languages)
+        files[name], report = memories_as_tsv(paths, languages)
+        languages = report.languages
         if report.units:
             notify(request, f"--{name} {' '.join(paths)}: {report}")
-    return replace(request, **{**files, "train": [*files["train"], *files["add"]]})
+    languages = languages if all(languages) else request.languages
+    return replace(request, **{**files, "train": [*files["train"], *files["add"]]}, languages=languages)
 
 
 # BLEU on captions by the number of pairs: `tiny` trained from scratch, and a general model that was tuned, both with
