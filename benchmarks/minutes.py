@@ -1,4 +1,4 @@
-"""What a size of network reaches in so many minutes of one core, on three corpora: the table of `train --minutes`.
+"""What a size of network reaches in so many minutes of one core, on four corpora: the table of `train --minutes`.
 
     python benchmarks/minutes.py --data ../shared/data --out runs/minutes
     python benchmarks/minutes.py --data ../shared/data --out runs/minutes --report
@@ -10,8 +10,10 @@ validation, at the end. Interrupted runs are resumed; finished ones stay as they
 
 import argparse
 import gzip
+import itertools
 import json
 import os
+import statistics
 import sys
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -26,6 +28,7 @@ from headwise.pytorch.tasks.train import train_model
 
 CORPORA = {
     "multi30k": "Multi30k, English to German",
+    "multi30k-fr": "Multi30k, English to French",
     "tatoeba": "Tatoeba, English to German",
     "pydocs": "Python's documentation, English to French",
 }
@@ -48,12 +51,14 @@ def write_corpora(data: Path, out: Path, names: Sequence[str]) -> None:
         folder = out / "corpora" / name
         if not (folder / "valid.tsv").is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            WRITERS[name](data / name if (data / name).is_dir() else data, folder)
+            published = data / name.partition("-")[0]
+            WRITERS[name](published if published.is_dir() else data, folder)
 
 
 def _write_multi30k(data: Path, folder: Path) -> None:
+    target = folder.name.partition("-")[2] or "de"
     for part, name in (("train", "train"), ("val", "valid")):
-        sides = [(data / f"{part}.{side}.gz").read_bytes() for side in ("en", "de")]
+        sides = [(data / f"{part}.{side}.gz").read_bytes() for side in ("en", target)]
         texts = [gzip.decompress(side).decode("utf-8").splitlines() for side in sides]
         lines = [f"{src.strip()}\t{tgt.strip()}\n" for src, tgt in zip(*texts, strict=True)]
         (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
@@ -72,7 +77,12 @@ def _write_pydocs(data: Path, folder: Path) -> None:
     split(catalogues, folder)
 
 
-WRITERS = {"multi30k": _write_multi30k, "tatoeba": _write_tatoeba, "pydocs": _write_pydocs}
+WRITERS = {
+    "multi30k": _write_multi30k,
+    "multi30k-fr": _write_multi30k,
+    "tatoeba": _write_tatoeba,
+    "pydocs": _write_pydocs,
+}
 
 
 def trained(out: Path, corpus: str, size: str, name: str, updates: int, *settings: str) -> Path:
@@ -103,22 +113,25 @@ def cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     out = options.out
     for budget in options.minutes:
         for size in options.sizes:
-            for corpus in options.corpora:
-                file = out / f"cells/{corpus}-{budget}-{short(size)}.json"
+            for corpus, seed in itertools.product(options.corpora, options.seeds):
+                name = f"{corpus}-{budget}-{short(size)}" + (f"-seed-{seed}" if seed > 1 else "")
+                file = out / f"cells/{name}.json"
                 if not file.is_file():
                     updates = machine.pick(round(60 * budget / SECONDS[SIZES[size][0]]), 2)
-                    record = cell(out, corpus, size, budget, updates, options.set)
+                    record = cell(out, corpus, size, budget, updates, [*options.set, f"train.seed={seed}"], name)
                     file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_text(json.dumps(record) + "\n")
+                    file.write_text(json.dumps({**record, "seed": seed}) + "\n")
                 yield json.loads(file.read_text())
 
 
-def cell(out: Path, corpus: str, size: str, budget: int, updates: int, more: Sequence[str]) -> dict[str, Any]:
+def cell(
+    out: Path, corpus: str, size: str, budget: int, updates: int, more: Sequence[str], name: str
+) -> dict[str, Any]:
     """Train one size for these minutes."""
     recipe = SIZES[size][0]
     warm_up = min({"tiny": 500, "small": 2000}[recipe], max(1, updates // WARM_UP))
     settings = [f"train.warmup_steps={warm_up}", "train.validate_bleu=1000", *more]
-    folder = trained(out, corpus, size, f"models/{corpus}-{budget}-{short(size)}", updates, *settings)
+    folder = trained(out, corpus, size, f"models/{name}", updates, *settings)
     found = json.loads((folder / "validation.jsonl").read_text().splitlines()[-1])
     about = json.loads((folder / "config.json").read_text())
     return {
@@ -138,15 +151,26 @@ def report(found: Sequence[dict[str, Any]], about: dict[str, Any]) -> None:
     """Write the results."""
     sections = []
     for corpus, title in CORPORA.items():
+        groups = dict[tuple[int, str, int], list[dict[str, Any]]]()
+        for one in found:
+            if one["corpus"] == corpus:
+                groups.setdefault((one["minutes"], one["size"], one["updates"]), []).append(one)
         rows = [
-            (one["minutes"], one["size"], f"{one['updates']:,}", f"{one['bleu']:.1f}", f"{one['loss']:.3f}")
-            for one in found
-            if one["corpus"] == corpus
+            (minutes, size, f"{updates:,}", spread(runs, "bleu", 1), spread(runs, "loss", 3), len(runs))
+            for (minutes, size, updates), runs in sorted(groups.items())
         ]
-        header = ("minutes", "size", "updates", "BLEU", "loss")
-        sections.append(f"## {title}\n\n{machine.table(header, sorted(rows))}")
+        if rows:
+            header = ("minutes", "size", "updates", "BLEU", "loss", "seeds")
+            sections.append(f"## {title}\n\n{machine.table(header, rows)}")
     path = machine.result_path("minutes")
     machine.write_result(path, "BLEU after so many minutes of one core, by size", about, sections, {"cells": found})
+
+
+def spread(runs: Sequence[dict[str, Any]], name: str, digits: int) -> str:
+    """The mean of a figure, with the standard deviation of a sample if there are several."""
+    values = [run[name] for run in runs]
+    text = f"{statistics.mean(values):.{digits}f}"
+    return f"{text} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else text
 
 
 def main() -> None:
@@ -157,6 +181,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=int, nargs="+", default=machine.pick(MINUTES, (10,)))
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=machine.pick(list(SIZES), list(SIZES)[:1]))
     parser.add_argument("--corpora", nargs="+", choices=CORPORA, default=list(CORPORA))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings, as for `headwise train`")
     parser.add_argument("--report", action="store_true", help="only write the results of the cells that are there")
     machine.add_quick_option(parser)
