@@ -29,7 +29,7 @@ from headwise.text.tokens.tokenizer import Tokenizer
 collect_ignore_glob = [] if os.environ.get("HEADWISE_BROWSER") else ["test_*.py", "axe.py", "layout.py"]
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PATIENCE = 30_000  # milliseconds, for a busy machine
+PATIENCE = 120_000  # milliseconds; only a failure waits so long
 # Whoever draws with a frame draws late here, as on a busy machine: a test that does not wait for it fails everywhere.
 LATE_FRAMES = """const prompt = window.promptFrame = requestAnimationFrame.bind(window);
 window.requestAnimationFrame = f => setTimeout(() => prompt(f), 60);"""
