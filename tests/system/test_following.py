@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 import headwise
 from headwise.cli import parse
 from headwise.models.load import load_translator
-from headwise.serve.languages import language_pair_of
 from headwise.serve.models import load_served_models
+from headwise.text.language_codes import language_pair_of
 
 SETTINGS = [
     *("model.d_model=16", "model.d_ff=32", "model.n_heads=2", "model.n_encoder_layers=1", "model.n_decoder_layers=1"),

@@ -382,7 +382,7 @@ AT_THE_BEGINNING = (  # which are only tried where a text begins
     "documents.markup.markup.DECLARED_ENCODING", "documents.formats.unsupported_types.BEGINNING",
     "models.translation.target_language.TAG", "documents.formats.rails.PROPERTIES", "documents.formats.rails.HEADER",
     "documents.formats.unsupported_types.LINE_PATTERNSXML or HTML",
-    "documents.formats.unsupported_types.LINE_PATTERNSresources of a program", "serve.languages.PAIR_PATTERN",
+    "documents.formats.unsupported_types.LINE_PATTERNSresources of a program", "text.language_codes.PAIR_PATTERN",
 )  # fmt: skip
 IN_XML = (  # of a file that expat has found to be XML: what begins there also ends
     "documents.markup.markup.END_TAG", "documents.markup.markup.START_TAG", "documents.markup.markup.TOKEN",

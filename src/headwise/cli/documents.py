@@ -10,7 +10,7 @@ from typing import Any
 
 from headwise.cli.files import output
 from headwise.cli.loading import translating_model
-from headwise.cli.options import decode_overrides
+from headwise.cli.options import decode_overrides, languages_of
 from headwise.documents import is_document
 from headwise.documents.fill import TranslatedUnit, targets_of, translate_units
 from headwise.documents.fill_report import count_units, count_warnings, report_rows
@@ -29,9 +29,7 @@ from headwise.models.translation.target_language import (
     tagged_targets,
 )
 from headwise.runtime.search.translator import Translation
-from headwise.serve.languages import language_pair_of
 from headwise.text.files.sources import count_of
-from headwise.text.language_codes import document_language
 
 
 def fill_document(options: argparse.Namespace) -> None:
@@ -39,10 +37,10 @@ def fill_document(options: argparse.Namespace) -> None:
     is_plain = not is_document(options.input)
     if is_plain:
         check_file_name(options.input)
-    given = zip(options.languages, (options.source_language, options.target_language), strict=True)
-    languages = [code or document_language(of_model) for code, of_model in given]
-    document = read_document(options.input, languages, ".txt" if is_plain else "")
-    model = _for_languages(translating_model(options, languages_required=False), document, options)
+    document = read_document(options.input, languages_of(options), ".txt" if is_plain else "")
+    model = translating_model(options, languages_required=False)
+    check_languages(options.input, document, languages_of(options))
+    model = _for_languages(model, document, options)
     language = options.source_language or options.languages[0]
     memory = requested_memory(options)
     overrides = decode_overrides(options, model.decode_config)
@@ -78,14 +76,9 @@ def _for_languages(model: Any, document: Document, options: argparse.Namespace) 
     last, named = model.second if options.then else model, options.target_language or options.languages[1]
     declared, languages = [one.code for one in document.target_languages], tagged_targets(last)
     has_tags = len(languages) > 1 and any(map(_has_tag, document.units))
-    chooses = hasattr(last, "between") and needs_target(last)
-    if not chooses:
-        source, target = (language_pair_of(one) or ("", "") for one in (model.first if options.then else model, last))
-        given = options.source_language or options.languages[0], named
-        check_languages(options.input, document, (given[0] or source[0], given[1] or target[1]))
     if not hasattr(last, "between"):
         return model
-    if declared and not named and not has_tags and chooses:
+    if declared and not named and not has_tags and needs_target(last):
         try:
             return _with_last(model, _between(last, declared[0], options), options)
         except UserError as error:
@@ -116,7 +109,7 @@ def _has_tag(unit: Unit) -> bool:
 
 def requested_memory(options: argparse.Namespace) -> SegmentMemory | None:
     """The translation memory of `--memory`."""
-    return _memory(tuple(options.memory), options.languages) if options.memory else None
+    return _memory(tuple(options.memory), languages_of(options)) if options.memory else None
 
 
 @cache

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable
 
+from headwise.cli.options import languages_of
 from headwise.documents.glossary.files import read_glossary
 from headwise.documents.glossary.terms import Glossary, Term
 from headwise.errors import UserError
@@ -38,6 +39,5 @@ def requested_glossary(options: argparse.Namespace) -> CountedGlossary:
     flag = "--glossary" if options.glossary else "--keep"
     if getattr(options, "sample", False):
         raise UserError(f"{flag} does not go with --sample: sampling cannot guarantee terms")
-    languages = getattr(options, "languages", ("", ""))
     files = [path for path in (options.glossary, options.keep) if path]
-    return CountedGlossary(term for path in files for term in read_glossary(path, languages))
+    return CountedGlossary(term for path in files for term in read_glossary(path, languages_of(options)))

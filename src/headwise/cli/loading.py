@@ -10,6 +10,8 @@ from headwise.config.settings import INTEGERS
 from headwise.errors import UserError
 from headwise.models.commands import check_command, commands_of
 from headwise.models.load import load, load_translator, load_translators
+from headwise.models.translation.target_language import needs_target
+from headwise.text.language_codes import language_pair_of
 
 
 def model_of(options: argparse.Namespace, path: str = "", languages_required: bool = True) -> Any:
@@ -31,7 +33,16 @@ def translator_of(options: argparse.Namespace, path: str = "", languages_require
 def translating_model(options: argparse.Namespace, languages_required: bool = True) -> Any:
     """`model_or_ensemble` for `headwise translate`, with the model of `--then` behind it."""
     model = model_or_ensemble(options, languages_required)
-    return options.modules["pivot"].followed_by(model, options) if options.then else model
+    model = options.modules["pivot"].followed_by(model, options) if options.then else model
+    note_languages(options, model.first if options.then else model, model.second if options.then else model)
+    return model
+
+
+def note_languages(options: argparse.Namespace, first: Any, last: Any) -> None:
+    """Keep what models of one target language tell about languages, for `languages_of`."""
+    if not (hasattr(last, "between") and needs_target(last)):
+        source, target = (language_pair_of(model) or ("", "") for model in (first, last))
+        options.pair = source[0], target[1]
 
 
 def model_or_ensemble(options: argparse.Namespace, languages_required: bool = True) -> Any:

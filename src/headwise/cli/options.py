@@ -11,6 +11,7 @@ from headwise.config.setting import Setting
 from headwise.config.settings import SETTINGS, SearchSettings
 from headwise.config.tasks import TASKS
 from headwise.errors import UserError
+from headwise.text.language_codes import LanguagePair, document_language
 
 TRAINED_HERE = "folder written by `headwise train`"
 PRETRAINED = "model: a Hugging Face folder, hf:OWNER/NAME, or a folder written by `headwise import`"
@@ -238,6 +239,17 @@ def setting_option(group: argparse._ActionsContainer, name: str, setting: Settin
         group.add_argument(flag, choices=setting.choices, metavar="NAME", help=f"{', '.join(setting.choices)}: {text}")
     else:
         group.add_argument(flag, type=type(default), metavar="N", help=text)
+
+
+def languages_of(options: argparse.Namespace) -> LanguagePair:
+    """The languages of texts and translations: those given, or else those of the model (`loading.note_languages`); "" =
+    unknown.
+    """
+    source, target = getattr(options, "languages", ("", ""))
+    source = source or document_language(getattr(options, "source_language", ""))
+    target = target or document_language(getattr(options, "target_language", ""))
+    own = getattr(options, "pair", ("", ""))
+    return source or own[0], target or own[1]
 
 
 def flag_of(name: str) -> str:

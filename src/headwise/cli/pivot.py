@@ -8,8 +8,8 @@ from headwise.cli.loading import translator_of
 from headwise.documents.pivot import PivotTranslator
 from headwise.errors import UserError
 from headwise.models.translation.target_language import TAGS, language_arguments, tagged_targets
-from headwise.serve.languages import language_pair_of
 from headwise.text.files.corpus import read_head
+from headwise.text.language_codes import language_pair_of
 
 
 def followed_by(model: Any, options: argparse.Namespace) -> PivotTranslator:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headwise.documents import MEMORIES, is_memory
+from headwise.documents.formats.tmx import TranslationMemory
 from headwise.documents.markup.markers import MARKER, pair_with_markers
 from headwise.documents.markup.placeholders import with_codes
 from headwise.documents.reading import read_document
@@ -52,6 +53,8 @@ def read_memories(paths: Sequence[str], languages: Sequence[str]) -> Iterator[tu
     source, target = languages
     for path in paths:
         document = read_document(path, (source, target))
+        if isinstance(document, TranslationMemory) and not document.target_languages:
+            raise UserError(f"{path}: no text in '{target}'; choose files and languages that agree")
         source, target = (
             known or next((document_language(one.code) for one in declared), "")
             for known, declared in ((source, document.source_languages), (target, document.target_languages))

@@ -20,8 +20,8 @@ from headwise.models.translation.target_language import language_arguments
 from headwise.runtime.search.translator import Translation, clean_text
 from headwise.serve.batching import Batcher, BatchSettings, estimate_tokens
 from headwise.serve.cache import SentenceCache
-from headwise.serve.languages import LanguagePair, language_pair_of
 from headwise.text.files.links import Links
+from headwise.text.language_codes import LanguagePair, language_pair_of
 
 MAX_PREFIX_TOKENS = 200  # every sentence of a request gets the prefix
 

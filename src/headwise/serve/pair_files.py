@@ -12,7 +12,7 @@ from headwise.documents.glossary.files import read_glossary
 from headwise.documents.glossary.terms import Glossary, Term
 from headwise.documents.segment_memory import SegmentMemory, read_segment_memory
 from headwise.errors import UserError
-from headwise.serve.languages import LanguagePair, base_language
+from headwise.text.language_codes import LanguagePair, base_language
 
 NAMED_PAIR = re.compile(r"\.([A-Za-z]{2,3}(?:_[A-Za-z]+)*)-([A-Za-z]{2,3}(?:_[A-Za-z]+)*)\.\w+$")
 
@@ -61,8 +61,7 @@ def read_glossaries(paths: Sequence[str], pairs: Sequence[LanguagePair]) -> dict
         if not found:
             raise UserError(f"--glossary {path}: its language pair is unknown; add it to the name: NAME.en-de.tsv")
         for pair in found:
-            languages = _base(pair) if path.lower().endswith((".tbx", ".csv")) else ("", "")
-            terms.setdefault(pair, []).extend(read_glossary(path, languages))
+            terms.setdefault(pair, []).extend(read_glossary(path, _base(pair)))
     return {pair: Glossary(several) for pair, several in terms.items()}
 
 

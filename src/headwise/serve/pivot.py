@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from headwise.documents.segments import SentenceTranslation
 from headwise.errors import UserError
-from headwise.serve.languages import LanguagePair, base_language
 from headwise.serve.models import SentenceOptions, ServedModel
 from headwise.text.files.links import compose_links
+from headwise.text.language_codes import LanguagePair, base_language
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from headwise.documents.segment_memory import SegmentMemory
 from headwise.errors import UserError
-from headwise.serve.languages import LanguagePair, language_name
 from headwise.serve.models import PairModel, SentenceOptions, ServedModel
 from headwise.serve.pivot import pivot_models
+from headwise.text.language_codes import LanguagePair, language_name
 
 
 class ModelRouter:

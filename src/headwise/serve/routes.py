@@ -29,7 +29,7 @@ from headwise.serve.batching import QueueFull
 from headwise.serve.documents import DocumentProcesses
 from headwise.serve.files import attachment, stored_name
 from headwise.serve.jobs import UNAVAILABLE
-from headwise.serve.languages import detect_languages, language_name, most_likely_language
+from headwise.serve.languages import detect_languages, most_likely_language
 from headwise.serve.metrics import Metrics
 from headwise.serve.models import ModelUnavailable, SentenceOptions
 from headwise.serve.openapi import openapi_document
@@ -63,6 +63,7 @@ from headwise.serve.translation import (
     with_memory_matches,
 )
 from headwise.serve.usage import UsageCounter, client_address
+from headwise.text.language_codes import language_name
 
 if TYPE_CHECKING:
     from starlette.requests import Request

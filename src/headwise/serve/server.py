@@ -24,7 +24,6 @@ from headwise.serve.connections import ACCEPTED_AT_ONCE, ConnectionLimits, allow
 from headwise.serve.documents import DocumentLimits, DocumentProcesses
 from headwise.serve.job_routes import JOB_ROUTES, JobHandlers, without_job_id
 from headwise.serve.jobs import JobLimits, JobStore
-from headwise.serve.languages import LanguagePair
 from headwise.serve.metrics import Metrics
 from headwise.serve.models import ServedModel
 from headwise.serve.parameters import RequestLimits
@@ -33,6 +32,7 @@ from headwise.serve.routes import RequestHandlers, error_response
 from headwise.serve.storage import OTHER_FOLDER, Storage, StorageLimits, serving_folder
 from headwise.serve.suggestions import Suggestions, suggestions_file
 from headwise.serve.usage import UsageCounter
+from headwise.text.language_codes import LanguagePair
 
 WAITING = 2048  # connections that the system accepts for this server
 SECONDS_BETWEEN_SAME = 60.0

@@ -20,7 +20,6 @@ from headwise.documents.sentences import SentenceSpan, split_into_sentences
 from headwise.documents.unit import Parts, plain
 from headwise.runtime.search.translator import Translation
 from headwise.serve.documents import OpenDocuments
-from headwise.serve.languages import base_language
 from headwise.serve.models import PairModel, SentenceOptions
 from headwise.serve.progress import JobProgress, submit_when_free
 from headwise.serve.router import ModelRouter
@@ -32,6 +31,7 @@ from headwise.serve.sentences import (
     translate_protected,
 )
 from headwise.serve.usage import UsageCounter
+from headwise.text.language_codes import base_language
 
 INLINE_CHARACTERS = 2000  # of texts that are split on the event loop, which takes milliseconds
 

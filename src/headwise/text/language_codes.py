@@ -1,11 +1,43 @@
-"""Codes of languages as models and files write them: `de`, `deu_Latn`, `pt-BR`, `de_DE`, `sr@latin`."""
+"""Codes of languages as models and files write them: `de`, `deu_Latn`, `pt-BR`, `de_DE`, `sr@latin`.
+
+The language pair of a model is in its folder, or in the names of its training files. See `runtime.tokenizers.languages`
+for how a model selects languages.
+"""
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-TWO_LETTER_CODES = {
-    "eng": "en", "deu": "de", "fra": "fr", "spa": "es", "ita": "it", "por": "pt", "nld": "nl", "rus": "ru", "zho": "zh",
-    "jpn": "ja", "arb": "ar", "pol": "pl", "ces": "cs", "tur": "tr", "ukr": "uk", "swe": "sv", "fin": "fi",
+LanguagePair = tuple[str, str]  # codes of source and target
+
+PAIR_PATTERN = re.compile(r"([a-z]{2,3})[-_ ](?:to )?([a-z]{2,3})$")
+LANGUAGE_NAMES = {
+    "ar": "Arabic", "az": "Azerbaijani", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech",
+    "cy": "Welsh", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish",
+    "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish",
+    "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian",
+    "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ka": "Georgian", "kk": "Kazakh",
+    "ko": "Korean", "ky": "Kyrgyz", "lb": "Luxembourgish", "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian",
+    "ms": "Malay", "mt": "Maltese", "nb": "Norwegian Bokmål", "nl": "Dutch", "nn": "Norwegian Nynorsk",
+    "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak",
+    "sl": "Slovenian", "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil",
+    "te": "Telugu", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese",
+    "zh": "Chinese",
 }  # fmt: skip
+# By ISO 639-1; also those of bibliographies, and of NLLB for languages of which it has one variety
+THREE_LETTER_CODES = {
+    "ar": "ara arb", "az": "aze azj", "bg": "bul", "bn": "ben", "ca": "cat", "cs": "ces cze", "cy": "cym wel",
+    "da": "dan", "de": "deu ger", "el": "ell gre", "en": "eng", "eo": "epo", "es": "spa", "et": "est ekk",
+    "eu": "eus baq", "fa": "fas per pes", "fi": "fin", "fr": "fra fre", "ga": "gle", "gl": "glg", "he": "heb",
+    "hi": "hin", "hr": "hrv", "hu": "hun", "hy": "hye arm", "id": "ind", "is": "isl ice", "it": "ita", "ja": "jpn",
+    "ka": "kat geo", "kk": "kaz", "ko": "kor", "ky": "kir", "lb": "ltz", "lt": "lit", "lv": "lav lvs",
+    "mk": "mkd mac", "ms": "msa may zsm", "mt": "mlt", "nb": "nob", "nl": "nld dut", "nn": "nno", "no": "nor",
+    "pl": "pol", "pt": "por", "ro": "ron rum", "ru": "rus", "sk": "slk slo", "sl": "slv", "sq": "sqi alb als",
+    "sr": "srp", "sv": "swe", "sw": "swa swh", "ta": "tam", "te": "tel", "th": "tha", "tl": "tgl", "tr": "tur",
+    "uk": "ukr", "ur": "urd", "vi": "vie", "zh": "zho chi",
+}  # fmt: skip
+TWO_LETTER_CODES = {code: two for two, codes in THREE_LETTER_CODES.items() for code in codes.split()}
 SAME = {"nb": "no", "nn": "no", "iw": "he", "in": "id"}
 NO_LANGUAGE = ("mis", "mul", "und", "zxx")  # https://www.loc.gov/standards/iso639-2/php/code_list.php
 
@@ -37,10 +69,10 @@ def document_language(code: str) -> str:
 def same_language(code: str, wanted: str) -> bool:
     """Whether two codes are equal, or one is a region of the other.
 
-    >>> same_language("en-US", "en"), same_language("EN", "en_GB"), same_language("pt_BR", "pt-PT")
+    >>> same_language("en-US", "en"), same_language("ENG", "en_GB"), same_language("pt_BR", "pt-PT")
     (True, True, False)
     """
-    one, other = code.lower().replace("_", "-"), wanted.lower().replace("_", "-")
+    one, other = ("-".join([base_language(one), *_parts(one.lower())[1:]]) for one in (code, wanted))
     short, long = sorted((one, other), key=len)
     return long == short or long.startswith(short + "-")
 
@@ -60,3 +92,37 @@ def contradicts(code: str, other: str) -> bool:
         return len(one) == len(two)
     rests = [rest for one in (code, other) for rest in _parts(one.lower())[1:2] if rest != "xx"]  # any region
     return len(rests) == 2 and rests[0] != rests[1] and len(rests[0]) == len(rests[1])
+
+
+def language_name(code: str) -> str:
+    """The English name of a language; the code itself if unknown.
+
+    >>> language_name("de"), language_name("deu_Latn"), language_name("xx")
+    ('German', 'German', 'xx')
+    """
+    return LANGUAGE_NAMES.get(base_language(code), code)
+
+
+def language_pair_of(model: Any) -> LanguagePair | None:
+    """The language pair of a model, from its folder; None if unknown."""
+    about = getattr(model, "about", None) or getattr(model, "hf_config", {})
+    path = getattr(model, "path", None)
+    names = str(about.get("languages", "")), str(about.get("_name_or_path", "")), path.name if path else ""
+    return language_pair_in((about.get("corpus") or {}).get("train", ()), names)
+
+
+def language_pair_in(files: Sequence[str], names: Sequence[str]) -> LanguagePair | None:
+    """The language pair that names tell: the endings of two files, or the end of a name, such as `news.en-de.tsv`.
+
+    >>> language_pair_in(["a.en", "a.de.gz"], []), language_pair_in(["news.en-de.tsv"], [])
+    (('en', 'de'), ('en', 'de'))
+    """
+    files = [Path(name.removesuffix(".gz")).name for name in files]
+    endings = tuple(name.rpartition(".")[2] for name in files[:2])
+    if len(endings) == 2 and endings[0] != endings[1] and all(ending in LANGUAGE_NAMES for ending in endings):
+        return endings[0], endings[1]
+    for text in (*names, *(Path(name).stem for name in files[:1])):
+        found = PAIR_PATTERN.search(text)
+        if found and found[1] != found[2] and {found[1], found[2]} <= LANGUAGE_NAMES.keys():
+            return found[1], found[2]
+    return None

@@ -21,7 +21,7 @@ from headwise.pytorch.checkpoint.imported import write_foreign
 from headwise.runtime.checkpoint.read import read_folder
 from headwise.runtime.formats.ctranslate2_file import is_ctranslate2
 from headwise.runtime.tokenizers.vocabulary import read_vocabulary
-from headwise.serve.languages import language_pair_of
+from headwise.text.language_codes import language_pair_of
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 transformer_spec = pytest.importorskip("ctranslate2.specs.transformer_spec")

@@ -35,6 +35,7 @@ from headwise.text.tokens.tokenizer import Tokenizer
 
 TEXT, TAGS = "A dog", ("<2de>", "<2fr>", "<2pt_BR>")
 SHAPE: Any = {"d_model": 16, "d_ff": 24, "n_heads": 2, "n_encoder_layers": 1, "n_decoder_layers": 1, "max_len": 40}
+TERMS = {"fr": "chien", "en": "dog"}
 FILES = {
     "a.xlf": '<xliff version="1.2"><file source-language="en" target-language="@"><body><trans-unit id="1"><source>'
     "A dog</source></trans-unit></body></file></xliff>",
@@ -120,6 +121,33 @@ def test_a_file_in_other_languages_than_the_model_is_refused(name: str, translat
             assert "'de'" in complaint
         complaint = translate(name, "fr", model="it-fr")
         assert "line 1: its texts are in 'en'" in complaint and "'it'" in complaint
+
+
+def test_glossaries_and_memories_are_read_in_the_languages_of_the_model(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of its folder if no others are given: a file of terms does not say in which direction it is read."""
+    sides = [f'<langSet xml:lang="{code}"><tig><term>{term}</term></tig></langSet>' for code, term in TERMS.items()]
+    (tmp_path / "terms.tbx").write_text(f"<martif><termEntry>{''.join(sides)}</termEntry></martif>", encoding="utf-8")
+    (tmp_path / "terms.csv").write_text("fr-FR,en\nchien,dog\n", encoding="utf-8")
+    (tmp_path / "a.txt").write_text(f"{TEXT}\n", encoding="utf-8")
+    (tmp_path / "a.tmx").write_text(filled("a.tmx", "fr"), encoding="utf-8")
+    run = ["translate", str(folder / "en-fr"), str(tmp_path / "a.txt"), "-o", str(tmp_path / "out"), "--device", "cpu"]
+    for name in ("terms.tbx", "terms.csv"):
+        assert main([*run, "--glossary", str(tmp_path / name)]) == 0
+        assert "1 of 1 required terms" in capsys.readouterr().err and "chien" in (tmp_path / "out").read_text()
+        other = str(folder / "fr-it")
+        assert main(["translate", other, *run[2:], "--glossary", str(tmp_path / name)]) == 2
+        assert "'it'" in capsys.readouterr().err
+    model = headwise.load(folder / "en-fr", device="cpu")
+    for name in ("terms.tbx", "terms.csv"):
+        assert "chien" in model.translate([TEXT], glossary=tmp_path / name)[0].text
+    assert main([*run, "--memory", str(tmp_path / "a.tmx")]) == 0
+    for wrong, complaint in (("it-fr", "no text in 'it'"), ("fr-it", "no text in 'it'")):
+        assert main(["translate", str(folder / wrong), *run[2:], "--memory", str(tmp_path / "a.tmx")]) == 2
+        assert complaint in capsys.readouterr().err
+        assert main(["evaluate", str(folder / wrong), "--source", str(tmp_path / "a.tmx"), "--device", "cpu"]) == 2
+        assert complaint in capsys.readouterr().err
 
 
 def test_a_filled_file_declares_the_target_language(folder: Path, tmp_path: Path) -> None:

@@ -25,12 +25,13 @@ from headwise.serve.access import (
     without_prefix,
 )
 from headwise.serve.files import parse_upload
-from headwise.serve.languages import detect_languages, language_pair_of
+from headwise.serve.languages import detect_languages
 from headwise.serve.models import SentenceOptions, ServedModel, load_served_models
 from headwise.serve.parameters import FILE, NATIVE, TRANSLATE, RequestError, RequestLimits, glossary_terms, read_values
 from headwise.serve.router import ModelRouter
 from headwise.serve.routes import charset_of, public_address, request_values
 from headwise.serve.server import _bind_path
+from headwise.text.language_codes import language_pair_of
 
 ASKED = {"q": "A dog.", "source": "en", "target": "de"}
 SMALL = RequestLimits(characters=20, texts=3, alternatives=4)

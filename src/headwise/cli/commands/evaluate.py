@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.cli.files import output
-from headwise.cli.loading import model_of, model_or_ensemble, translator_of
+from headwise.cli.loading import model_of, model_or_ensemble, note_languages, translator_of
 from headwise.cli.options import (
     ANY_MODEL,
     DECODING,
@@ -23,6 +23,7 @@ from headwise.cli.options import (
     format_option,
     glossary_options,
     language_options,
+    languages_of,
     metric_options,
     model_option,
     ray_option,
@@ -217,7 +218,8 @@ def _evaluate_translator(options: argparse.Namespace, model: Any) -> None:
     _ = model.translate  # a `UserError` if the model does not translate
     for name in LANGUAGE.keys() & options.flags.keys():
         raise UserError(f"--{name} is for {LANGUAGE[name]} models")
-    sources, *references = parallel_texts(texts_to_score(options.source, options.reference), options.languages)
+    note_languages(options, model, model)
+    sources, *references = parallel_texts(texts_to_score(options.source, options.reference), languages_of(options))
     overrides = decode_overrides(options, model.decode_config)
     if options.tune:
         _tune(options, model, sources, references)

@@ -29,7 +29,6 @@ from headwise.serve.connections import ConnectionLimits
 from headwise.serve.documents import DocumentLimits
 from headwise.serve.hosts import is_loopback
 from headwise.serve.jobs import JobLimits
-from headwise.serve.languages import LanguagePair
 from headwise.serve.models import load_served_models
 from headwise.serve.pair_files import read_glossaries, read_memories
 from headwise.serve.parameters import RequestLimits
@@ -37,6 +36,7 @@ from headwise.serve.router import ModelRouter
 from headwise.serve.routes import proxy_prefix
 from headwise.serve.server import ServerSettings, serve
 from headwise.serve.storage import StorageLimits
+from headwise.text.language_codes import LanguagePair
 
 UNSERVED = ("n_best", "sample", "temperature", "top_k", "top_p", "seed", "draft_length", "batch_tokens")
 RULES = (

@@ -16,8 +16,8 @@ from headwise.documents.unit import Declared, Parts, Skipped, Unit, UnitState, h
 from headwise.errors import UserError
 from headwise.text.language_codes import same_language
 
-SOURCES = ("source", "source text", "source_text", "original", "msgid")
-TARGETS = ("target", "target text", "target_text", "translation", "msgstr")
+SOURCES = ("source", "src", "source text", "source_text", "original", "msgid")
+TARGETS = ("target", "tgt", "trg", "target text", "target_text", "translation", "msgstr")
 SEPARATORS = ",;\t"
 QUOTED = re.compile(r'"((?:[^"]|"")*+)"')
 SEPARATOR_LINE = re.compile(r'("?)sep=([^"\r\n\w]?)\1\2*+(?:\r\n?|\n|$)', re.IGNORECASE)
@@ -105,14 +105,11 @@ def _rows(characters: Characters, separator: str, at: int) -> Iterator[list[Cell
                 return
 
 
-def _columns(names: Sequence[str], languages: Sequence[str]) -> CellSpan | None:
-    """The numbers of the columns of sources and translations."""
-    found = list[int]()
-    for known, language in zip((SOURCES, TARGETS), languages, strict=True):
-        fitting = [n for n, name in enumerate(names) if name in known]
-        fitting += [n for n, name in enumerate(names) if language and same_language(name, language)]
-        found += fitting[:1]
-    return (found[0], found[1]) if len({*found}) == 2 else None
+def named_column(names: Sequence[str], known: Sequence[str], language: str) -> int | None:
+    """The column with one of the known names, or with that of a language; None if there is none."""
+    fitting = [n for n, name in enumerate(names) if name in known]
+    fitting += [n for n, name in enumerate(names) if language and same_language(name, language)]
+    return fitting[0] if fitting else None
 
 
 def read_csv(path: str, data: bytes, languages: Sequence[str]) -> TranslationTable:
@@ -126,9 +123,9 @@ def read_csv(path: str, data: bytes, languages: Sequence[str]) -> TranslationTab
     separator = named[2] if named else max(SEPARATORS, key=first.count)
     rows = list(_rows(characters, separator, begin))
     names = [_value(characters.text[slice(*span)]).strip().lower() for span in rows[0]]
-    columns = _columns(names, languages)
-    if columns is None:
+    source, target = (named_column(names, *side) for side in zip((SOURCES, TARGETS), languages, strict=True))
+    if source is None or target is None or source == target:
         known = "name two columns in the first row 'source' and 'target', or by --languages FROM-TO"
         where = f"{path}: line {characters.line(begin)}"
         raise UserError(f"{where}: no columns of sources and translations; {known}; --lines translates it line by line")
-    return TranslationTable(characters, separator, rows[1:], columns)
+    return TranslationTable(characters, separator, rows[1:], (source, target))

@@ -30,7 +30,11 @@ class TranslationMemory:
 
     def __init__(self, source: Source, languages: tuple[str, str]) -> None:
         self._source, self.languages = source, languages
-        self.source_languages, self.target_languages = ((Declared(code, source.root.line),) for code in languages)
+        codes = [variant_language(tuv) for tuv in source.root.every("tuv")]
+        self.source_languages, self.target_languages = (
+            [Declared(wanted, source.root.line)] if any(same_language(code, wanted) for code in codes) else []
+            for wanted in languages
+        )
         self._variants: list[Variants] = []
         self.units: list[Unit] = []
         self.skipped: list[Skipped] = []

@@ -7,10 +7,12 @@ terms. See `terms` for terms in texts.
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from headwise.documents.formats.csv_table import SOURCES, TARGETS, named_column
 from headwise.documents.glossary.terms import Glossary, Term
 from headwise.documents.markup.markup import Element, Source
 from headwise.documents.unit import plain, strings_only
@@ -20,6 +22,7 @@ from headwise.text.language_codes import same_language
 
 MAX_FILE_BYTES = 64 << 20  # bytes of a file
 MAX_TERMS, MAX_LANGUAGES = 200_000, 500  # terms, and languages of a file
+CODE = re.compile(r"[a-z]{2,3}([-_][a-z]{2,4})?")  # of a language, in small letters
 GlossaryInput: TypeAlias = Glossary | str | Path | Sequence[tuple[str, str]]
 
 
@@ -90,13 +93,19 @@ def _read_lines(name: str, text: str) -> Iterator[Term]:
 
 
 def _read_csv(name: str, text: str, languages: Sequence[str]) -> Iterator[Term]:
-    """The columns named `source` and `target`, or like `languages`; else the first two."""
+    """The columns named `source` and `target`, or like `languages`; else the first two, if these name no others."""
     reader = csv.reader(io.StringIO(text, newline=""))
     header = [column.strip().lower() for column in next(reader, [])]
     if len(header) < 2:
         raise UserError(f"{name}: line 1: expected a header with two columns or more, such as source,target")
-    named = zip(("source", "target"), languages, strict=True)
-    columns = [_column(header, side, code, i) for i, (side, code) in enumerate(named)]
+    columns = list[int]()
+    for usual, (known, language) in enumerate(zip((SOURCES, TARGETS), languages, strict=True)):
+        found = named_column(header, known, language)
+        columns.append(usual if found is None else found)
+        if (found is None and language and CODE.fullmatch(header[usual])) or len(set(columns)) < len(columns):
+            wanted = f"in '{language}'" if language else ("of sources", "of translations")[usual]
+            fix = "name two columns 'source' and 'target', or choose other languages"
+            raise UserError(f"{name}: line 1: no column {wanted}; its columns are {', '.join(header)}; {fix}")
     for row in reader:
         if any(cell.strip() for cell in row):
             cells = [row[column].strip() if column < len(row) else "" for column in columns]
@@ -115,10 +124,6 @@ def _forms(source: str, target: str, where: str) -> Iterator[Term]:
         )
     for number, form in enumerate(sources):
         yield Term(form, targets[number % len(targets)], where)
-
-
-def _column(header: Sequence[str], side: str, code: str, otherwise: int) -> int:
-    return next((header.index(wanted) for wanted in (code.lower(), side) if wanted and wanted in header), otherwise)
 
 
 def _read_tbx(name: str, data: bytes, languages: Sequence[str]) -> Iterator[Term]:
@@ -152,9 +157,11 @@ def _language_codes(name: str, entries: Sequence[Element], languages: Sequence[s
         raise UserError(f"{name}: no terms in '{missing[0]}'; its languages are: {available}")
     if all(languages):
         return list(languages)
-    if len(known) != 2 or any(languages):
+    if len(known) != 2:
         raise UserError(f"{name}: which languages? It has {available}; add --languages FROM-TO")
-    return known
+    source, target = languages
+    source = source or next(one for one in known if not target or not same_language(one, target))
+    return [source, target or next(one for one in known if not same_language(one, source))]
 
 
 def _language_code(section: Element) -> str:

@@ -25,9 +25,11 @@ from headwise.runtime.search.translator import TextTranslator, Translation, clea
 MIN_BEAM_SIZE = 8  # smaller beams leave too few hypotheses for each number of phrase tokens
 
 
-def with_glossary(translator: TextTranslator, glossary: GlossaryInput) -> TextTranslator:
-    """A translator with a glossary, given as for `load_glossary`."""
-    return GlossaryTranslator(translator, load_glossary(glossary))
+def with_glossary(
+    translator: TextTranslator, glossary: GlossaryInput, languages: Sequence[str] = ("", "")
+) -> TextTranslator:
+    """A translator with a glossary; both are given as for `load_glossary`."""
+    return GlossaryTranslator(translator, load_glossary(glossary, languages))
 
 
 class GlossaryTranslator(TextTranslator):

@@ -26,6 +26,7 @@ from headwise.runtime.search.drafts import ModelDraft, draft_from
 from headwise.runtime.search.engine import execute
 from headwise.runtime.search.request import with_start
 from headwise.runtime.search.translator import CHUNK_LINES, TextTranslator, Translation
+from headwise.text.language_codes import document_language, language_pair_of
 
 if TYPE_CHECKING:  # types of results: nothing of this is needed to translate
     from headwise.evaluate.alignment import AlignmentScore
@@ -260,7 +261,8 @@ class Seq2SeqModel(Model):
         refuse_single(texts, "translate")
         translator = self._for(source_language, target_language, instruction)
         guesses = self._guesses(draft, translator)
-        return _with_glossary(translator, glossary).translate(texts, prefix, guesses, **settings)
+        translator = self._with_glossary(translator, glossary, source_language, target_language)
+        return translator.translate(texts, prefix, guesses, **settings)
 
     def translate_lines(
         self,
@@ -301,7 +303,18 @@ class Seq2SeqModel(Model):
             own = {"prefix": prefix, "instruction": instruction, **settings}
             own |= {"source_language": source, "target_language": target}
             return translate_in_processes(self._loading, lines, workers, own)
-        return _with_glossary(translator, glossary).translate_lines(lines, prefix, chunk_lines, guesses, **settings)
+        translator = self._with_glossary(translator, glossary, source_language, target_language)
+        return translator.translate_lines(lines, prefix, chunk_lines, guesses, **settings)
+
+    def _with_glossary(self, translator: TextTranslator, glossary: Any, source: str, target: str) -> TextTranslator:
+        """The translator, with a glossary if one is given."""
+        if not glossary:
+            return translator
+        from headwise.documents.glossary.translation import with_glossary  # a translation without one does without it
+
+        own = language_pair_of(self) or ("", "")
+        given = map(document_language, self._pair(source, target))
+        return with_glossary(translator, glossary, [one or other for one, other in zip(given, own, strict=True)])
 
     def _translates_in_threads(self, settings: SearchSettings) -> bool:
         return settings.compute != "float16" and not settings.stop and self._loaded.in_library
@@ -622,12 +635,3 @@ class Translator(PrunableModel, Seq2SeqModel):
             UserError: no pairs, different numbers of sources and targets, or a network without such heads.
         """
         return self.torch(source_language, target_language, instruction).head_importance(sources, targets)
-
-
-def _with_glossary(translator: TextTranslator, glossary: Any) -> TextTranslator:
-    """The translator, with a glossary if one is given."""
-    if not glossary:
-        return translator
-    from headwise.documents.glossary.translation import with_glossary  # a translation without one does without it
-
-    return with_glossary(translator, glossary)

@@ -29,9 +29,9 @@ from headwise.pytorch.training.trainer import Trainer
 from headwise.runtime.checkpoint.layout import is_family
 from headwise.runtime.checkpoint.model_card import compare_baseline, model_card
 from headwise.runtime.checkpoint.trained import CONFIG, read_run, read_settings
-from headwise.serve.languages import language_pair_in
 from headwise.text.files.sources import count_of
 from headwise.text.files.split import parse_validation_size
+from headwise.text.language_codes import language_pair_in
 from headwise.version import __version__
 
 GUESSES = {"forecast": "the last value"}  # others: the uniform distribution, or the most frequent class

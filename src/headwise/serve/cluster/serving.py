@@ -21,9 +21,9 @@ from headwise.serve.access import log_event
 from headwise.serve.cluster.connection import ray_connection, this_node
 from headwise.serve.cluster.folders import ClusterFolder, cluster_folder
 from headwise.serve.hosts import is_loopback
-from headwise.serve.languages import LanguagePair
 from headwise.serve.models import ServedModel
 from headwise.serve.server import ServerSettings, application
+from headwise.text.language_codes import LanguagePair
 
 MAX_ONGOING_REQUESTS = 10_000  # requests per replica; it limits its queue itself
 

@@ -1,8 +1,12 @@
 """Glossaries from files of all kinds, and what is wrong with some."""
 
+import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwise.documents.glossary.files import load_glossary, read_glossary
 from headwise.errors import UserError
@@ -58,6 +62,33 @@ def test_the_other_direction_of_a_tbx(tmp_path: Path) -> None:
     assert [(term.source, term.target) for term in terms] == [("Köter", "dog"), ("Hund", "dog")]
 
 
+def test_one_language_of_two_decides_the_direction(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tbx", DCT)
+    for languages, target in {("de", ""): "dog", ("", "en-GB"): "dog", ("", ""): "Hund", ("eng", ""): "Hund"}.items():
+        assert read_glossary(path, languages)[0].target == target
+
+
+CELLS = {"en": "dog", "en-US": "dog", "ENG": "dog", "de": "Hund", "de_DE": "Hund", "fr": "chien", "note": "-"}
+CELLS |= {"source": "dog", "translation": "Hund"}
+
+
+@given(columns=st.lists(st.sampled_from(list(CELLS)), min_size=2, max_size=4, unique_by=CELLS.__getitem__))
+def test_columns_are_those_of_the_languages(columns: list[str]) -> None:
+    """Of a table in any order, also with other columns; never those of other languages."""
+    with TemporaryDirectory() as folder:
+        path = write(Path(folder), "a.csv", f"{','.join(columns)}\n{','.join(CELLS[name] for name in columns)}\n")
+        there = [CELLS[name] for name in columns]
+        try:
+            (term,) = read_glossary(path, ("en", "de"))
+        except UserError as error:
+            assert re.search(r"line 1: no column (in '(en|de)'|of )", str(error))
+            assert not {"dog", "Hund"} <= {*there}
+        else:
+            known = {"dog": term.source, "Hund": term.target}
+            assert all(found == wanted for wanted, found in known.items() if wanted in there)
+            assert "chien" not in (term.source, term.target)
+
+
 def test_what_stays_as_it_is_has_one_column(tmp_path: Path) -> None:
     terms = read_glossary(write(tmp_path, "names.txt", "Foo Bar\nHund\tHund\n"))
     assert [(term.source, term.target, term.is_kept) for term in terms] == [
@@ -88,8 +119,8 @@ def test_forms_without_a_translation_each(tmp_path: Path, line: str) -> None:
 
 
 def test_glossaries_are_taken_as_they_come(tmp_path: Path) -> None:
-    given = load_glossary([("dog", "Hund")])
-    assert load_glossary(given) is given
+    there = load_glossary([("dog", "Hund")])
+    assert load_glossary(there) is there
     assert load_glossary(str(write(tmp_path, "a.tsv", "dog\tHund\n"))).terms[0].target == "Hund"
 
 
