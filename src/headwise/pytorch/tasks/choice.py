@@ -34,11 +34,10 @@ from headwise.text.files.sources import STANDARD_INPUT, STREAM_PREFIX, Pair
 
 TABLE = RECIPES / "minutes.tsv"
 TOKENS_PER_WORD, BYTES_PER_TOKEN = 1.3, 6  # the larger estimate counts; the second is for texts without spaces
-# With 0.1 instead of 0.3, a run of `paper-tiny` of 8 passes over the pairs gained 3.6 BLEU, runs of `tiny` of 3 passes
-# 4.6, of 19 passes 3.2; runs of 27 and 32 passes lost 0.6 and 0.1 (benchmarks/results/early-lead_1-core-cpu_2026-11-27.md,
-# unseen-pair_1-core-cpu_2026-11-29.md, minutes_1-core-cpu_2026-11-30.md). With 0.3, a run of `tiny` of 70 passes reached
-# the published figure.
-SHORT, SHORT_DROPOUT = 25, 0.1
+# With 0.1 instead of 0.3, a run of `paper-tiny` of 8 passes over the pairs gained 3.6 BLEU, runs of `tiny` of 3 and 19
+# passes 4.6 and 3.2; runs of 23 and 32 passes lost 0.6 and 0.1 (benchmarks/results/minutes_1-core-cpu_2026-11-30.md,
+# early-lead_1-core-cpu_2026-11-27.md, unseen-pair_1-core-cpu_2026-11-29.md).
+SHORT, SHORT_DROPOUT = 21, 0.1
 NEAR = 4.0  # the expected BLEU comes from measurements whose pairs and minutes differ by at most this factor
 FAR = 2.0  # farther from the nearest measurement, the choice comes with a warning
 TIMED = 4  # updates
