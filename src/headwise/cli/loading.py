@@ -5,12 +5,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from headwise.cli.options import HALF
+from headwise.cli.options import HALF, languages_of
 from headwise.config.settings import INTEGERS
 from headwise.errors import UserError
 from headwise.models.commands import check_command, commands_of
 from headwise.models.load import load, load_translator, load_translators
 from headwise.models.translation.target_language import needs_target
+from headwise.text.files.file_checks import check_file_language
 from headwise.text.language_codes import language_pair_of
 
 
@@ -35,6 +36,7 @@ def translating_model(options: argparse.Namespace, languages_required: bool = Tr
     model = model_or_ensemble(options, languages_required)
     model = options.modules["pivot"].followed_by(model, options) if options.then else model
     note_languages(options, model.first if options.then else model, model.second if options.then else model)
+    check_file_language("translate", options.input, languages_of(options)[0])
     return model
 
 

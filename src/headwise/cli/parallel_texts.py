@@ -12,7 +12,7 @@ from headwise.documents import is_memory
 from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
 from headwise.text.files.corpus import parse_corpora, read_lines, read_pairs, stands_alone
-from headwise.text.files.file_checks import check_files
+from headwise.text.files.file_checks import check_file_language, check_files
 from headwise.text.files.sources import STANDARD_INPUT, count_of, display_name
 from headwise.text.prepared.prepared import spool
 
@@ -56,10 +56,11 @@ def parallel_texts(named: Sequence[NamedText], languages: Sequence[str] = ("", "
     """The lines of texts that must have as many lines each.
 
     Args:
-        languages: codes of the two languages to read from a translation memory with several.
+        languages: codes of source and target, those to read from a translation memory with several; "" = unknown.
 
     Raises:
-        UserError: a file cannot be read, they have different numbers of lines, or two files of pairs different sources.
+        UserError: a file cannot be read or has the name of another language, they have different numbers of lines, or
+            two files of pairs different sources.
     """
     read: dict[str, tuple[list[str], ...]] = {}
     for one in named:
@@ -87,6 +88,7 @@ def _sides(text: NamedText, languages: Sequence[str]) -> tuple[list[str], ...]:
     """The lines of a file, or both sides of its pairs."""
     if not holds_pairs(text.path):
         check_files({text.option: [text.path]})
+        check_file_language(text.option, text.path, languages[text.is_target], text.is_target)
         return (list(read_lines(text.path)),)
     paths, report = memories_as_tsv([text.path], languages)
     if report.units:

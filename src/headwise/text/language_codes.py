@@ -111,17 +111,30 @@ def language_pair_of(model: Any) -> LanguagePair | None:
     return language_pair_in((about.get("corpus") or {}).get("train", ()), names)
 
 
+def file_language(path: str, is_target: bool = False) -> str:
+    """The code of a language that the name of a file of text ends with; "" if none.
+
+    >>> file_language("news.de.gz"), file_language("news.eng_Latn.txt"), file_language("news.src")
+    ('de', 'eng_Latn', '')
+    >>> file_language("news.sl"), file_language("news.tl", is_target=True)  # source and target language
+    ('', '')
+    """
+    ending = Path(path).name.removesuffix(".gz").removesuffix(".txt").rpartition(".")[2]
+    known = document_language(ending) in LANGUAGE_NAMES and ending != ("sl", "tl")[is_target]
+    return ending if known else ""
+
+
 def language_pair_in(files: Sequence[str], names: Sequence[str]) -> LanguagePair | None:
     """The language pair that names tell: the endings of two files, or the end of a name, such as `news.en-de.tsv`.
 
     >>> language_pair_in(["a.en", "a.de.gz"], []), language_pair_in(["news.en-de.tsv"], [])
     (('en', 'de'), ('en', 'de'))
     """
-    files = [Path(name.removesuffix(".gz")).name for name in files]
-    endings = tuple(name.rpartition(".")[2] for name in files[:2])
-    if len(endings) == 2 and endings[0] != endings[1] and all(ending in LANGUAGE_NAMES for ending in endings):
-        return endings[0], endings[1]
-    for text in (*names, *(Path(name).stem for name in files[:1])):
+    if len(files) > 1:
+        source, target = file_language(files[0]), file_language(files[1], is_target=True)
+        if source and target and not same_language(source, target):
+            return document_language(source), document_language(target)
+    for text in (*names, *(Path(name.removesuffix(".gz")).stem for name in files[:1])):
         found = PAIR_PATTERN.search(text)
         if found and found[1] != found[2] and {found[1], found[2]} <= LANGUAGE_NAMES.keys():
             return found[1], found[2]

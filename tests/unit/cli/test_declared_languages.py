@@ -30,7 +30,8 @@ from headwise.pytorch.tasks.job import TrainRequest
 from headwise.pytorch.tasks.parallel_text import with_memories
 from headwise.runtime.checkpoint.trained import write_settings, write_weights
 from headwise.serve.files import parse_upload
-from headwise.text.language_codes import contradicts
+from headwise.text.files.file_checks import check_file_language
+from headwise.text.language_codes import contradicts, language_pair_in
 from headwise.text.tokens.tokenizer import Tokenizer
 
 TEXT, TAGS = "A dog", ("<2de>", "<2fr>", "<2pt_BR>")
@@ -293,3 +294,60 @@ def test_the_first_of_two_models_writes_what_the_second_reads(folder: Path, tmp_
     assert joined("it-fr", "<2de> A dog").first is first  # the texts choose
     plain_one = headwise.load(folder / "plain", device="cpu")
     assert joined("it-fr", model=plain_one).first is plain_one
+
+
+@given(code=CODES, wanted=CODES | st.just(""), ending=st.sampled_from(["", ".gz", ".txt", ".txt.gz"]))
+def test_the_name_of_a_text_is_compared_with_what_is_wanted(code: str, wanted: str, ending: str) -> None:
+    clash = code not in ("und", "x-a") and contradicts(code, wanted)
+    for side, is_target in (("source", False), ("target", True)):
+        refused = ""
+        try:
+            check_file_language("--text", f"a/news.{code}{ending}", wanted, is_target)
+        except UserError as error:
+            refused = str(error)
+        what = f"--text a/news.{code}{ending}: is in '{code}' by its name, but the {side} language is '{wanted}'; "
+        assert refused.startswith(what) if clash else not refused
+
+
+def test_names_that_name_no_language() -> None:
+    for name in ("a.src", "a.tgt", "a.tok", "a.py", "a", "-", "/dev/fd/63", "a.de.bpe", "und.und"):
+        check_file_language("--text", name, "en")
+    check_file_language("--source", "a.sl", "en")  # source and target language, not Slovenian and Tagalog
+    check_file_language("--target", "a.tl", "de", is_target=True)
+    assert language_pair_in(["a.sl", "a.tl"], []) is None
+    assert language_pair_in(["a.eng_Latn.txt", "a.pt_BR.gz"], []) == ("en", "pt")
+
+
+def test_every_command_reads_texts_in_the_languages_of_their_names(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for code in ("en", "fr"):
+        Path(f"a.{code}").write_text("".join(f"{TEXT} {n}\n" for n in range(20)), encoding="utf-8")
+    model, pair = str(folder / "en-fr"), ["--languages", "en-fr"]
+    sides, cpu = ["--source", "a.en", "--target", "a.fr"], ["--device", "cpu"]
+    commands = {
+        "translate": [model, "a.en", "-o", "out.txt", *cpu],
+        "translate --sentences": [model, "a.en", "--sentences", "-o", "out.txt", *cpu],
+        "evaluate": [model, "--source", "a.en", "--reference", "a.fr", *cpu],
+        "evaluate --hypothesis": ["--hypothesis", "a.fr", "--reference", "a.fr", *pair],
+        "score": [model, *sides, "-o", "out.jsonl", *cpu],
+        "align": [model, *sides, "-o", "out.txt", *cpu],
+        "backtranslate": [model, "--text", "a.en", "-o", "out.tsv", *cpu],
+        "distill": [model, "--train", "a.en", "a.fr", "-o", "out.tsv", *cpu],
+        "check-corpus": ["a.en", "a.fr", *pair],
+        "split": ["a.en", "a.fr", *pair, "--valid", "2pairs", "--out", "parts"],
+        "train": [*("--recipe", "demo", "--train", "a.en", "a.fr", "--valid", "5pairs", "--out", "model", *pair)],
+        "tune": [model, "--train", "a.en", "a.fr", "--out", "tuned", *pair],
+    }
+    swapped = {"a.en": "a.fr", "a.fr": "a.en"}
+    for command, options in commands.items():
+        wrong = [command.split()[0], *(swapped.get(option, option) for option in options)]
+        assert main(wrong) == 2, command
+        complaint = capsys.readouterr().err
+        assert "by its name, but the" in complaint and complaint.count("\n") == 1, command
+        if command.split()[0] not in ("train", "tune"):
+            assert main([command.split()[0], *options]) == 0, (command, capsys.readouterr().err)
+            capsys.readouterr()
+    assert not Path("model").exists() and not Path("tuned").exists()
+    assert main(["translate", model, "a.fr", "--languages", "fr-en", "-o", "out.txt", *cpu]) == 0

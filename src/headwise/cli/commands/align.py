@@ -5,10 +5,11 @@ import sys
 from typing import Any
 
 from headwise.cli.files import output
-from headwise.cli.loading import translator_of
+from headwise.cli.loading import note_languages, translator_of
 from headwise.cli.options import (
     TRANSLATION_MODEL,
     language_options,
+    languages_of,
     model_option,
     output_option,
     source_option,
@@ -38,8 +39,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the links of each pair, or choose the attention to read them from."""
-    sources, targets = parallel_texts([source_text(options.source), target_text(options.target, "--target")])
     model = translator_of(options)
+    note_languages(options, model, model)
+    texts = [source_text(options.source), target_text(options.target, "--target")]
+    sources, targets = parallel_texts(texts, languages_of(options))
     if options.choose:
         _choose_head(model, sources, targets, options.choose)
         return

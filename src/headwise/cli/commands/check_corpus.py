@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
             print(f"{name}: {read}", file=sys.stderr)
         if paths:
             check_files({flags.get(name, "--test"): paths})
-            sets[name] = spool(parse_pairs(flags.get(name, "--test"), paths))
+            sets[name] = spool(parse_pairs(flags.get(name, "--test"), paths, options.languages))
     config = converted((load_recipe(options.recipe) if options.recipe else RunConfig()).data, TranslationData)
     report = check_corpora(sets, config, list(_split_note(sets[TRAINING], options.valid)))
     with output("-") as file:

@@ -3,11 +3,12 @@
 import argparse
 
 from headwise.cli.corpus_files import corpus_output_option, line_translator, pair_format, write_corpus
-from headwise.cli.loading import model_or_ensemble
-from headwise.cli.options import corpus_option, decode_options, decode_overrides, ensemble_options
+from headwise.cli.loading import model_or_ensemble, note_languages
+from headwise.cli.options import corpus_option, decode_options, decode_overrides, ensemble_options, languages_of
 from headwise.cli.rules import FlagRule
 from headwise.models.translation.distill import distill
-from headwise.text.files.corpus import parse_corpora, read_pairs
+from headwise.text.files.corpus import read_pairs
+from headwise.text.files.file_checks import check_files, parse_pairs
 
 COMMON = (
     *("--train", "--output", "--beam-size", "--n-best", "--interpolate", "--ensemble", "--compute", "--workers"),
@@ -42,9 +43,12 @@ def run(options: argparse.Namespace) -> None:
     """Write a corpus whose targets are the model's translations."""
     as_line = pair_format(options.output)
     model = model_or_ensemble(options)
+    note_languages(options, model, model)
+    check_files({"--train": options.train})
+    corpora = parse_pairs("--train", options.train, languages_of(options))
     overrides = decode_overrides(options, model.decode_config)
     if options.interpolate and "n_best" not in overrides:
         overrides["n_best"] = overrides.get("beam_size", model.decode_config.beam_size)
     translate = line_translator(options, model, overrides, options.train)
-    pairs = distill(read_pairs(parse_corpora(options.train)), translate, options.interpolate)
+    pairs = distill(read_pairs(corpora), translate, options.interpolate)
     write_corpus(options.output, as_line, pairs)

@@ -263,10 +263,11 @@ def _evaluate_alignment(options: argparse.Namespace) -> None:
         return
     if not (options.model and options.source and options.target):
         raise UserError("--alignments needs links to score: --hypothesis, or MODEL, --source and --target")
-    texts = [source_text(options.source), target_text(options.target, "--target")]
-    sources, targets = parallel_texts(texts, options.languages)
-    check_links(options.alignments, [pair.possible for pair in gold], sources, targets)
     model = translator_of(options)
+    note_languages(options, model, model)
+    texts = [source_text(options.source), target_text(options.target, "--target")]
+    sources, targets = parallel_texts(texts, languages_of(options))
+    check_links(options.alignments, [pair.possible for pair in gold], sources, targets)
     reverse = translator_of(options, options.reverse) if options.reverse else None
     score, head = score_alignment(model.align(sources, targets, reverse=reverse), gold), model.alignment_head
     _print(options, {**score.as_json(), "head": head.as_json()}, f"{score.render()}\n{head}")

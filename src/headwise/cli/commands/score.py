@@ -8,10 +8,11 @@ from typing import Any
 
 from headwise.cli.files import output
 from headwise.cli.generation import compute_option
-from headwise.cli.loading import model_of
+from headwise.cli.loading import model_of, note_languages
 from headwise.cli.options import (
     ANY_MODEL,
     language_options,
+    languages_of,
     model_option,
     output_option,
     ray_option,
@@ -50,7 +51,9 @@ def run(options: argparse.Namespace) -> None:
     if options.compute not in (None, model.dtype):
         raise UserError(f"--compute {options.compute}: this model scores in float32, whatever it decodes with")
     targets = [options.target] if options.target else []
-    sources, targets = parallel_texts(texts_to_score(options.source, targets, ("--source", "--target")))
+    note_languages(options, model, model)
+    texts = texts_to_score(options.source, targets, ("--source", "--target"))
+    sources, targets = parallel_texts(texts, languages_of(options))
     scores = score(sources, targets)
     records = [_record(one, token_log_probs=[*map(_finite, one.token_log_probs)]) for one in scores]
     _write_records(options.output, records)

@@ -62,7 +62,7 @@ def _corpora(options: argparse.Namespace) -> Sequence[Corpus]:
     if report.units:
         print(f"headwise: {report}", file=sys.stderr)
     check_files({"split": paths})
-    return spool(parse_pairs("split", paths))
+    return spool(parse_pairs("split", paths, options.languages))
 
 
 def _write(folder: Path, parts: Mapping[str, Sequence[Corpus]]) -> dict[str, int]:

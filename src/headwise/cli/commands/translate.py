@@ -35,6 +35,7 @@ from headwise.runtime.search.request import TooLarge
 from headwise.runtime.search.translator import CHUNK_LINES, Translation
 from headwise.text.files.corpus import read_head
 from headwise.text.files.links import format_links
+from headwise.text.language_codes import file_language
 
 Linked = Iterable[tuple[Translation, str | None]]  # with word links, if requested
 
@@ -58,8 +59,8 @@ RULES = (
     ),
     FlagRule(
         ("languages",),
-        lambda o: not (o.glossary or o.memory or _is_document(o)),
-        "is for documents, --glossary and --memory, which may have several",
+        lambda o: not (o.glossary or o.memory or _is_document(o) or file_language(o.input)),
+        "is for documents, --glossary, --memory and texts whose names end with a language, such as news.de",
     ),
     FlagRule(("memory",), lambda o: o.prefix, "does not go with --prefix: stored translations begin otherwise"),
     FlagRule(("draft_length",), lambda o: not o.draft, "is for --draft, which is not given"),

@@ -24,6 +24,7 @@ from headwise.runtime.checkpoint.trained import TOKENIZER
 from headwise.text.files.corpus import Corpus, PlainText
 from headwise.text.files.sources import names_of
 from headwise.text.files.split import Split, parse_validation_size, split_corpora
+from headwise.text.language_codes import LanguagePair, document_language
 from headwise.text.tokens.tokenizer import Tokenizer
 
 
@@ -48,7 +49,7 @@ class TrainRequest:
     target_language: str = ""
     devices: int = 1  # processes on this machine, one device each
     workers: int = 1  # processes that tokenize large files; 0 = one per core
-    languages: Sequence[str] = ("", "")  # source and target of translation memories
+    languages: Sequence[str] = ("", "")  # of source and target texts; the model keeps them
     started: float = field(default_factory=time.monotonic, compare=False)  # for `train.minutes`
     add: Sequence[str] = ()  # the last files of `train`, which a run did not have before it was resumed
 
@@ -56,6 +57,12 @@ class TrainRequest:
     def first_files(self) -> Sequence[str]:
         """The training files without those of `add`."""
         return self.train[: len(self.train) - len(self.add)]
+
+    @property
+    def languages_of_files(self) -> LanguagePair:
+        """Codes of source and target texts: those given, or else those of the multilingual model; "" = unknown."""
+        source, target = self.languages
+        return source or document_language(self.source_language), target or document_language(self.target_language)
 
 
 @runtime_checkable

@@ -142,7 +142,7 @@ def _check_lengths(files: Sequence[str], config: RunConfig, tokenizer: PairToken
 def with_memories(request: TrainRequest) -> TrainRequest:
     """The request with translation memories replaced by cached TSV files of their pairs, and with their languages."""
     files = {"train": request.first_files, "add": request.add, "valid": request.valid}
-    languages = request.languages
+    languages: Sequence[str] = request.languages_of_files
     for name, paths in files.items():
         if not paths:
             continue
@@ -243,7 +243,7 @@ def mixed_corpora(
     shares = [CorpusShare(prepared, *numbers) for numbers in zip(starts, kept, counts, strict=True)]
     if data.mix:
         general = prepare(
-            spool(parse_pairs("data.mix", [*map(str.strip, data.mix.split(","))])),
+            spool(parse_pairs("data.mix", [*map(str.strip, data.mix.split(","))], request.languages_of_files)),
             tokenizer,
             data,
             progress=request.show,

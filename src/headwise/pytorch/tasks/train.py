@@ -31,7 +31,8 @@ from headwise.pytorch.tasks.run import checked_job, make_trainer, run_config, ru
 from headwise.pytorch.training.callbacks import Callback
 from headwise.runtime.allocator import keep_freed_memory
 from headwise.runtime.checkpoint.hub import folder_of
-from headwise.text.files.file_checks import check_files
+from headwise.text.files.file_checks import check_files, parse_pairs
+from headwise.text.files.sources import STREAM_PREFIX
 from headwise.text.files.split import parse_validation_size
 
 
@@ -148,6 +149,9 @@ def train_model(request: TrainRequest) -> str:
     check_files(
         {option: [path for path in paths if not _is_picture_folder(config, path)] for option, paths in texts.items()}
     )
+    if config.model.task == "translate" and not any(path.startswith(STREAM_PREFIX) for path in request.train):
+        for option, paths in (("--train", request.train), ("--valid", valid)):
+            parse_pairs(option, paths, request.languages_of_files)
     if chooses:  # after all checks, because it reads the pairs and times a few updates
         check_out(folder, request.resume)
         request, outlook = with_choice(request)

@@ -15,6 +15,7 @@ from pathlib import Path
 from headwise.errors import UserError
 from headwise.text.files.corpus import Corpus, pair_reader, parse_corpora, read_head, read_lines, read_pairs, read_tsv
 from headwise.text.files.sources import HF_PREFIX, STANDARD_INPUT, STREAM_PREFIX, Pair, count_of, display_name
+from headwise.text.language_codes import contradicts, file_language
 
 PAIRS = 1000  # checked pairs of each corpus
 HEAD = 1 << 16  # checked bytes of each file
@@ -80,13 +81,25 @@ def _check_text(path: str, head: bytes) -> None:
         raise UserError(f"{display_name(path)}: is {kinds[0]}, not text; {fix}")
 
 
-def parse_pairs(option: str, paths: Sequence[str]) -> list[Corpus]:
-    """`parse_corpora`; `UserError` if a corpus has the same file on both sides."""
+def parse_pairs(option: str, paths: Sequence[str], languages: Sequence[str] = ("", "")) -> list[Corpus]:
+    """`parse_corpora`; `UserError` if a corpus has the same file on both sides, or names of other languages."""
     corpora = parse_corpora(paths)
     for source, *target in (corpus.paths for corpus in corpora):
         if target and os.path.samefile(source, target[0]):
             raise UserError(f"{option} {source} {target[0]}: source and target are the same file; name the translation")
+        if target:
+            check_file_language(option, source, languages[0])
+            check_file_language(option, target[0], languages[1], is_target=True)
     return corpora
+
+
+def check_file_language(option: str, path: str, wanted: str, is_target: bool = False) -> None:
+    """`UserError` if the name of a file of text ends with the code of another language."""
+    named = file_language(path, is_target)
+    if named and contradicts(named, wanted):
+        side, fix = ("source", "target")[is_target], "choose files and languages that agree, or rename the file"
+        what = f"is in '{named}' by its name, but the {side} language is '{wanted}'"
+        raise UserError(f"{option} {display_name(path)}: {what}; {fix}")
 
 
 def file_warnings(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
