@@ -6,35 +6,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from holding import Hold
 from programs import Program
-from waiting import wait_until
 
 # Not part of a run
 CLOCK = ("seconds", "elapsed", "tokens_per_second", "tflops", "data_wait", "seconds_left", "skipped")
 
 
-def wait_for_step(program: Any, out: Path, step: int) -> None:
-    """Wait until the running `program` has logged this step."""
-    wait_until(lambda: steps_done(out) >= step or ended(program), pause=0.002)
-
-
-def ended(program: Any) -> bool:
-    """False as long as a program runs, which it must."""
-    assert program.poll() is None, program.communicate()[1]
-    return False
-
-
-def steps_done(out: Path) -> int:
-    """The last step that a run has logged, from complete lines only."""
-    path = out / "metrics.jsonl"
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    return json.loads(lines[-1])["step"] if lines else 0
-
-
-def killed_at(path: Path, arguments: Sequence[object]) -> None:
-    """Run `headwise` until `path` exists, and kill it there."""
-    with Program(arguments) as program:
-        wait_until(lambda: path.exists() or ended(program), pause=0.002)
+def killed_at(path: Path, arguments: Sequence[object], step: int = 0) -> None:
+    """Run `headwise` until `path` exists, or has logged this step, and kill it there."""
+    with Hold(path, step) as hold, Program(arguments) as program:
+        hold.wait(program)
         program.kill()
         assert program.wait() == -signal.SIGKILL
 

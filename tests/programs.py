@@ -16,6 +16,8 @@ from functools import partial
 from multiprocessing.reduction import DupFd
 from typing import Any
 
+from holding import stop_when_told
+
 CONTEXT = multiprocessing.get_context("forkserver")
 COMMANDS = [f"headwise.cli.commands.{name}" for name in ("train", "translate", "evaluate", "serve")]
 CONTEXT.set_forkserver_preload(["programs", "torch", "headwise.cli", *COMMANDS])
@@ -32,6 +34,7 @@ def _main(arguments: list[str], err: Any, environment: dict[str, str], folder: s
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    stop_when_told()
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     sys.exit(main(arguments))

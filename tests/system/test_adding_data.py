@@ -2,14 +2,12 @@
 
 import json
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import wait_for_step
-from programs import Program
+from killing import killed_at
 
 from headwise import train
 
@@ -121,11 +119,7 @@ def test_killed_and_resumed_exactly(
     out = copied(six_steps, tmp_path)
     command = [*start(), *MORE, "--add", *files["more"], "--out", str(out)]
     for step, more in ((7, ["--set", "train.checkpoint_every=1000"]), (10, [])):
-        program = Program([*command, *more])
-        wait_for_step(program, out, step)
-        program.kill()
-        assert program.wait() == -signal.SIGKILL
-        program.close()
+        killed_at(out / "metrics.jsonl", [*command, *more], step)
     ran = cli(*start(*files["old"], *files["more"]), *MORE, "--out", out)
     assert ran.code == 0, ran.err
     assert "resuming after step " in ran.err and "to the training files" not in ran.err
@@ -150,11 +144,8 @@ def test_the_same_command_adds_nothing_again(
 @pytest.mark.thorough
 def test_before_the_first_checkpoint_the_run_starts_again(start: Start, files: Files, cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    program = Program([*start(), "train.max_steps=1000", "train.checkpoint_every=1000", "--out", str(out)])
-    wait_for_step(program, out, 2)
-    program.kill()
-    program.wait()
-    program.close()
+    never = ["train.max_steps=1000", "train.checkpoint_every=1000"]
+    killed_at(out / "metrics.jsonl", [*start(), *never, "--out", str(out)], 2)
     tokenizer = (out / "tokenizer.json").read_bytes()
     ran = cli(*start(), *MORE, "--add", *files["more"], "--out", out)
     assert ran.code == 0, ran.err

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 import torch
-from killing import records, wait_for_step
+from holding import Hold
+from killing import records
 from safetensors.torch import load_file
 from together import Program, group
 
@@ -73,6 +74,12 @@ def command(tmp_path_factory: pytest.TempPathFactory, task: Any, write: Any) -> 
 
 
 @pytest.fixture
+def holding(command: list[str]) -> list[str]:
+    """The same command of a program that stops at the moment of a `Hold`."""
+    return ["-m", "holding", *command[2:]]
+
+
+@pytest.fixture
 def start() -> Iterator[Callable[[Sequence[object]], "Program[str]"]]:
     """Starts a program in its own session, which ends with the test."""
     programs: list[Program[str]] = []
@@ -119,11 +126,13 @@ def whole(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_killed_rank_is_started_again(whole: Path, command: list[str], start: Any, tmp_path: Path) -> None:
+def test_a_killed_rank_is_started_again(whole: Path, holding: list[str], start: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    program = start([*TORCHRUN, "--max-restarts=1", *command, "--out", out])
-    wait_for_step(program, out, 9)
+    with Hold(out / "metrics.jsonl", 9) as hold:
+        program = start([*TORCHRUN, "--max-restarts=1", *holding, "--out", out])
+    hold.wait(program)
     os.kill(processes_of(program)[1], signal.SIGKILL)
+    hold.release()
     log = finished(program)
     assert "resuming after step " in log
     assert losses(out) == losses(whole)  # bit for bit, and each line once
@@ -145,15 +154,17 @@ def test_python_starts_the_same_run(whole: Path, command: list[str], tmp_path: P
 
 @pytest.mark.slow
 def test_one_process_resumes_a_run_of_two(
-    command: list[str], cli: Any, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], cli: Any, holding: list[str], start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "0")  # torch's launcher kills what it has to end
     one, out = tmp_path / "one", tmp_path / "two"
     alone = [*command[2:], *PLAIN, "--set", "train.accumulate=2"]
     assert cli(*alone, "--out", one).code == 0
-    program = start([*command, *PLAIN, "--devices", 2, "--out", out, "--set", "train.checkpoint_every=1000"])
-    wait_for_step(program, out, 6)
+    with Hold(out / "metrics.jsonl", 6) as hold:
+        program = start([*holding, *PLAIN, "--devices", 2, "--out", out, "--set", "train.checkpoint_every=1000"])
+    hold.wait(program)
     program.terminate()
+    hold.release()
     assert "stopping (SIGTERM): saving a checkpoint after this step\n" in finished(program)
     saved = [path.name for path in (out / "checkpoints").iterdir()]
     assert len(saved) == 1 and int(saved[0].removeprefix("step-")) < STEPS
@@ -169,13 +180,15 @@ def test_one_process_resumes_a_run_of_two(
 
 @pytest.mark.slow
 def test_a_sharded_run_stopped_before_its_first_validation_exports_all_weights(
-    command: list[str], start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    holding: list[str], start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "0")
     out, later = tmp_path / "model", ["train.shard=full", "train.validate_every=1000", "train.max_steps=1000"]
-    program = start([*command, *PLAIN, *later, "--devices", 2, "--out", out])
-    wait_for_step(program, out, 6)
+    with Hold(out / "metrics.jsonl", 6) as hold:
+        program = start([*holding, *PLAIN, *later, "--devices", 2, "--out", out])
+    hold.wait(program)
     program.terminate()
+    hold.release()
     assert "not validated\n" in finished(program)
     exported = load_file(out / "model.safetensors")
     *_, path = sorted((out / "checkpoints").iterdir())
@@ -203,12 +216,13 @@ def test_two_sharded_processes_resume_a_run_of_one(command: list[str], cli: Any,
 
 
 @pytest.mark.slow
-def test_a_hang_ends_and_names_the_rank_the_place_and_the_time(command: list[str], tmp_path: Path) -> None:
+def test_a_hang_ends_and_names_the_rank_the_place_and_the_time(holding: list[str], tmp_path: Path) -> None:
     out = tmp_path / "model"
     many = ["--set", "train.timeout=4", "train.max_steps=100000", "train.validate_every=100000"]
-    with group(2, [*command, *many, "--out", out]) as (first, second):
-        wait_for_step(first, out, 3)
+    with Hold(out / "metrics.jsonl", 3) as hold, group(2, [*holding, *many, "--out", out]) as (first, second):
+        hold.wait(first)
         second.send_signal(signal.SIGSTOP)
+        hold.release()
         log = first.communicate()[1]
         assert first.returncode == 2
     last = log.splitlines()[-1]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import steps_done, wait_for_step
+from holding import Hold, last_step
+from killing import killed_at
 from programs import Program
 
 from headwise.runtime.checkpoint.model_card import DECODING, with_row
@@ -119,20 +120,18 @@ def test_kill_9_before_the_first_checkpoint_and_within_an_epoch(
     whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "model"
-    program = start(out, "--set", "train.checkpoint_every=1000")
-    wait_for_step(program, out, 15)
-    program.kill()
-    assert program.wait() == -signal.SIGKILL
+    killed_at(out / "metrics.jsonl", [*command, "--set", "train.checkpoint_every=1000", "--out", out], 15)
     assert (out / "model.safetensors").exists()  # from the validation at step 14
     assert not list((out / "checkpoints").glob("step-*"))
     assert "already holds a run; add --resume" in cli(*command, "--out", out).complaint
 
-    program = start(out, "--resume")
-    wait_for_step(program, out, 18)
+    with Hold(out / "metrics.jsonl", 18) as hold:
+        program = start(out, "--resume")
+    hold.wait(program)
     program.kill()
     assert program.wait() == -signal.SIGKILL
     assert "no checkpoint yet: starting from step 0\n" in program.stderr.read()
-    assert 18 <= steps_done(out) < STEPS
+    assert 18 <= last_step(out / "metrics.jsonl") < STEPS
 
     ran = cli(*command, "--out", out, "--resume")
     assert ran.code == 0
@@ -144,8 +143,9 @@ def test_kill_9_before_the_first_checkpoint_and_within_an_epoch(
 @pytest.mark.slow
 def test_two_trainings_into_one_folder(whole: Path, start: Any, command: list[str], cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    program = start(out)
-    wait_for_step(program, out, 3)
+    with Hold(out / "metrics.jsonl", 3) as hold:
+        program = start(out)
+    hold.wait(program)
     for more in ([], ["--resume"]):
         complaint = cli(*command, "--out", out, *more).complaint
         assert f"--out {out}: process {program.pid} on this machine trains into it" in complaint
@@ -163,9 +163,12 @@ def test_ctrl_c_and_sigterm_save_and_exit_cleanly(
     out = tmp_path / "model"
     resumed, last = list[str](), 0
     for number, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")):
-        program, step = start(out, *resumed, "--set", "train.checkpoint_every=1000"), last + 6
-        wait_for_step(program, out, step)
+        step = last + 6
+        with Hold(out / "metrics.jsonl", step) as hold:
+            program = start(out, *resumed, "--set", "train.checkpoint_every=1000")
+        hold.wait(program)
         program.send_signal(number)
+        hold.release()
         _, err = program.communicate()
         assert program.returncode == 0, err
         assert f"stopping ({name}): saving a checkpoint after this step\n" in err

@@ -4,14 +4,12 @@ import gzip
 import io
 import json
 import shutil
-import signal
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import killed_and_resumed, records, wait_for_step
-from programs import Program
+from killing import killed_and_resumed, killed_at, records
 from together import all_end_well, group
 
 SETTINGS = ["model.d_model=16", "model.d_ff=32", "model.n_heads=2", "data.vocab_size=275", "train.threads=1"]
@@ -81,10 +79,7 @@ def test_killed_and_resumed_exactly(step: int, shards: Path, whole: Path, cli: A
 def test_killed_twice_between_checkpoints(shards: Path, whole: Path, cli: Any, tmp_path: Path) -> None:
     out, more = tmp_path / "model", list[str]()
     for step in (13, 27):
-        with Program([*command(shards), "--out", out, *more]) as program:
-            wait_for_step(program, out, step)
-            program.kill()
-            assert program.wait() == -signal.SIGKILL
+        killed_at(out / "metrics.jsonl", [*command(shards), "--out", out, *more], step)
         more = ["--resume"]
     assert cli(*command(shards), "--out", out, "--resume").code == 0
     assert losses(out) == losses(whole)

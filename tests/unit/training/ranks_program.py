@@ -250,6 +250,10 @@ def all_cases(out: Path, before: Path) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[2]))  # the folder of the tests
+    from holding import stop_when_told
+
+    stop_when_told()
     if sys.argv[1] == "--until-killed":
         until_killed(Path(sys.argv[2]), sys.argv[3])
     else:

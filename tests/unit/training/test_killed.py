@@ -1,18 +1,16 @@
 """Runs killed at any moment, whose newest checkpoint is damaged then, end as if nothing had happened."""
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from killing import ended
+from holding import Hold
 from together import all_end_well, group
 from unit.training import ranks_program
 from unit.training.ranks_program import KILLED_STEPS
-from waiting import wait_until
 
 from headwise.pytorch.training.checkpoint import CHECKPOINTS, checkpoint_paths
 
@@ -26,12 +24,12 @@ def finished(folder: Path, mode: str) -> dict[str, Any]:
         return json.loads(all_end_well(programs)[0].splitlines()[-1])
 
 
-def killed(folder: Path, mode: str, seconds: float) -> None:
-    """Kill all processes of a run so many seconds after their second new checkpoint."""
-    before = newest_step(folder)
-    with group(1 if mode == "alone" else 2, [PROGRAM, "--until-killed", folder, mode]) as programs:
-        wait_until(lambda: newest_step(folder) >= before + 2 or any(map(ended, programs)), pause=0.001)
-        time.sleep(seconds)
+def killed(folder: Path, mode: str, files: int) -> None:
+    """Kill all processes of a run when the first has opened so many files after its second new checkpoint."""
+    checkpoint = folder / CHECKPOINTS / f"step-{newest_step(folder) + 2:08d}"
+    arguments = [PROGRAM, "--until-killed", folder, mode]
+    with Hold(checkpoint, passed=files) as hold, group(1 if mode == "alone" else 2, arguments) as programs:
+        hold.wait(programs[0])
     assert newest_step(folder) < KILLED_STEPS
 
 
@@ -54,7 +52,7 @@ def test_a_run_that_is_killed_and_damaged_ends_with_the_same_bits(mode: str, n_f
     rng, out = Random(f"{mode} 3"), tmp_path / "killed"
     damages: list[Callable[[Path, Random], None]] = [flip, truncate]
     for damage in damages:
-        killed(out, mode, seconds=rng.uniform(0, 0.05))
+        killed(out, mode, files=rng.randrange(12))
         newest = checkpoint_paths(out / CHECKPOINTS)[-1]
         files = sorted(newest.iterdir())
         assert len(files) == n_files
