@@ -7,9 +7,9 @@ from typing import Any
 from headwise.cli.loading import translator_of
 from headwise.documents.pivot import PivotTranslator
 from headwise.errors import UserError
-from headwise.models.translation.target_language import TAGS, language_arguments, tagged_targets
+from headwise.models.translation.target_language import TAGS, language_arguments, own_languages, tagged_targets
 from headwise.text.files.corpus import read_head
-from headwise.text.language_codes import language_pair_of
+from headwise.text.language_codes import contradicts, language_pair_of
 
 
 def followed_by(model: Any, options: argparse.Namespace) -> PivotTranslator:
@@ -17,6 +17,9 @@ def followed_by(model: Any, options: argparse.Namespace) -> PivotTranslator:
     second = translator_of(options, options.then)
     targets = tagged_targets(model)
     if len(targets) < 2 or _has_tag(options.input):
+        written, read = own_languages(model)[1], own_languages(second)[0]
+        if contradicts(written, read):
+            raise UserError(f"{options.then} translates from {read}, but {options.model} into {written}")
         return PivotTranslator(model, second)
     pair = language_pair_of(second)
     if not pair:

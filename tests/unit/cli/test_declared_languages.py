@@ -351,3 +351,21 @@ def test_every_command_reads_texts_in_the_languages_of_their_names(
             capsys.readouterr()
     assert not Path("model").exists() and not Path("tuned").exists()
     assert main(["translate", model, "a.fr", "--languages", "fr-en", "-o", "out.txt", *cpu]) == 0
+
+
+def test_models_of_other_languages_do_not_work_together(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In an ensemble, as the second of two models, and for word links in the opposite direction."""
+    en_fr, it_fr, fr_it, plain = (headwise.load(folder / name, "cpu") for name in ("en-fr", "it-fr", "fr-it", "plain"))
+    assert headwise.load([folder / "en-fr", folder / "plain"], "cpu").translate([TEXT])
+    with pytest.raises(UserError, match=r"it-fr: translates from it to fr, and .*en-fr from en to fr; an ensemble"):
+        headwise.load([folder / "en-fr", folder / "it-fr"], "cpu")
+    for reverse in (fr_it, plain):
+        assert it_fr.align([TEXT], [TEXT], reverse=reverse) and plain.align([TEXT], [TEXT], reverse=reverse)
+    with pytest.raises(UserError, match=r"reverse: .*fr-it translates from fr to it, .* not the opposite of en to fr"):
+        en_fr.align([TEXT], [TEXT], reverse=fr_it)
+    (folder / "b.txt").write_text(TEXT, encoding="utf-8")
+    command = ["translate", str(folder / "en-fr"), str(folder / "b.txt"), "--device", "cpu", "--then"]
+    assert main([*command, str(folder / "fr-it")]) == 0 and main([*command, str(folder / "plain")]) == 0
+    capsys.readouterr()
+    assert main([*command, str(folder / "it-fr")]) == 2
+    assert "it-fr translates from it, but " in (complaint := capsys.readouterr().err) and "into fr" in complaint

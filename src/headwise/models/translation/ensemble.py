@@ -12,11 +12,13 @@ from headwise.contract import SearchEngine
 from headwise.errors import UserError
 from headwise.importing import torch_needed
 from headwise.models.model import Unable
+from headwise.models.translation.target_language import own_languages
 from headwise.models.translation.translator import LoadedNetwork, Seq2SeqModel, Translator
 from headwise.models.translation.workers import Loading
 from headwise.runtime.checkpoint.trained import TOKENIZER
 from headwise.runtime.native.network import CompiledEnsemble, CompiledNetwork
 from headwise.runtime.search.translator import TextTranslator
+from headwise.text.language_codes import contradicts
 
 
 class Ensemble(Seq2SeqModel):
@@ -54,7 +56,7 @@ def of_one(name: str) -> Unable:
 
 
 def ensemble_of(models: Sequence[Translator], loading: Loading) -> Ensemble:
-    """Models as one; `UserError` for one whose tokenizer is not that of the first."""
+    """Models as one; `UserError` for one whose tokenizer or languages are not those of the first."""
     first, *others = models
     for model in others:
         if (model.hf_config == {}) != (first.hf_config == {}):
@@ -68,6 +70,10 @@ def ensemble_of(models: Sequence[Translator], loading: Loading) -> Ensemble:
                 f"{model.path}: has another tokenizer than {first.path}, and models that translate together share "
                 f"one{hint}"
             )
+        pair, own = own_languages(model), own_languages(first)
+        if any(map(contradicts, pair, own)):
+            what = f"translates from {pair[0]} to {pair[1]}, and {first.path} from {own[0]} to {own[1]}"
+            raise UserError(f"{model.path}: {what}; an ensemble writes one translation")
     return Ensemble(EnsembleNetwork(tuple(models)), loading)
 
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from headwise.errors import UserError
-from headwise.text.language_codes import base_language
+from headwise.text.language_codes import LanguagePair, base_language, language_pair_of
 
 TAGS = ("<2", ">>")  # the beginnings of these tokens
 TAG = re.compile(r"<2(.+)>|>>(.+)<<")  # a token in front of a text, of models trained here and of Marian
@@ -29,6 +29,12 @@ def needs_target(model: Any) -> bool:
     except UserError:
         return True
     return False
+
+
+def own_languages(model: Any) -> LanguagePair:
+    """The languages of a model with one target language, as its folder defines them; "" = unknown."""
+    several = hasattr(model, "between") and needs_target(model)
+    return ("", "") if several else language_pair_of(model) or ("", "")
 
 
 def language_arguments(model: Any, source: str, target: str) -> dict[str, str]:

@@ -20,13 +20,14 @@ from headwise.importing import torch_needed
 from headwise.models.introspection import PrunableModel
 from headwise.models.language.output import Output, output_of
 from headwise.models.model import Model, refuse_single
+from headwise.models.translation.target_language import own_languages
 from headwise.models.translation.workers import Loading, translate_in_processes, worth_sharing
 from headwise.runtime.checkpoint.compiled import described
 from headwise.runtime.search.drafts import ModelDraft, draft_from
 from headwise.runtime.search.engine import execute
 from headwise.runtime.search.request import with_start
 from headwise.runtime.search.translator import CHUNK_LINES, TextTranslator, Translation
-from headwise.text.language_codes import document_language, language_pair_of
+from headwise.text.language_codes import contradicts, document_language
 
 if TYPE_CHECKING:  # types of results: nothing of this is needed to translate
     from headwise.evaluate.alignment import AlignmentScore
@@ -312,9 +313,9 @@ class Seq2SeqModel(Model):
             return translator
         from headwise.documents.glossary.translation import with_glossary  # a translation without one does without it
 
-        own = language_pair_of(self) or ("", "")
         given = map(document_language, self._pair(source, target))
-        return with_glossary(translator, glossary, [one or other for one, other in zip(given, own, strict=True)])
+        languages = [one or own for one, own in zip(given, own_languages(self), strict=True)]
+        return with_glossary(translator, glossary, languages)
 
     def _translates_in_threads(self, settings: SearchSettings) -> bool:
         return settings.compute != "float16" and not settings.stop and self._loaded.in_library
@@ -481,8 +482,12 @@ class Translator(PrunableModel, Seq2SeqModel):
 
         Raises:
             UserError: the model has no attention over the source, there is no such head, the numbers of lines differ,
-                or a pair is too long.
+                a pair is too long, or `reverse` is for other languages.
         """
+        pair, back = own_languages(self), own_languages(reverse)[::-1] if reverse else ("", "")
+        if any(map(contradicts, pair, back)):
+            what = f"{reverse.path} translates from {back[1]} to {back[0]}"
+            raise UserError(f"reverse: {what}, which is not the opposite of {pair[0]} to {pair[1]}")
         inspector = self.inspector(source_language, target_language, instruction)
         return inspector.align(sources, targets, head, reverse)
 
