@@ -22,8 +22,9 @@ SIMPLE = {  # of the cases whose task has a cheap model
     "tags": ("most frequent tag", ("accuracy", "f1")),
     "series": ("linear model", ("loss", "mae")),
     "pictures": ("nearest neighbours", ("accuracy", "macro_f1")),
+    "pairs": ("most similar training text", ("bleu",)),
 }
-OTHERS = ("masked-lines", "questions", "vectors", "captions", "sounds", "pairs")  # only guessing
+OTHERS = ("masked-lines", "questions", "vectors", "captions", "sounds")  # only guessing
 NEEDS = {"pictures": "PIL", "captions": "PIL", "sounds": "soundfile"}
 
 

@@ -9,14 +9,18 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
+from headwise.text.files.scripts import split_words
+
 INSTALL = 'pip install "headwise[baselines]"'
 MOST_TEXTS, MOST_PICTURES, MOST_WINDOWS, MOST_TOKENS = 20_000, 10_000, 20_000, 2_000_000  # for training
+MOST_PAIRS = 200_000
 NEIGHBOURS, ORDER = 5, 6
 REGULARISATION = 10.0  # inverse strength, scikit-learn's C
 RIDGE = 1e-3  # of the mean square of the inputs
@@ -72,6 +76,33 @@ def tfidf_labels(texts: Sequence[str], labels: Sequence[str], valid: Sequence[st
         model.fit(vectors.fit_transform([f"{texts[i]} " for i in rows]), chosen)
     found: Any = model.predict(vectors.transform(valid))
     return found.tolist()
+
+
+def most_similar(texts: Sequence[str], queries: Iterable[str]) -> list[int]:
+    """For each query the number of the most similar text: by the cosine of the TF-IDF weights of their different words.
+
+    >>> most_similar(["a dog runs", "a cat", "two dogs run"], ["The cat runs", "a dog"])
+    [1, 0]
+    """
+    numbers: dict[str, int] = {}
+    words = [[numbers.setdefault(word, len(numbers)) for word in _words(text)] for text in texts]
+    row = np.repeat(np.arange(len(texts)), [len(own) for own in words])
+    word = np.fromiter(chain.from_iterable(words), np.int64, len(row))
+    weights = np.square(np.log(len(texts) / np.bincount(word)) + 1)
+    norms = np.sqrt(np.bincount(row, weights[word], len(texts))) + 1e-12  # a text may have no word
+    order = np.argsort(word, kind="stable")
+    row, first = row[order], np.searchsorted(word[order], np.arange(len(numbers) + 1))
+    found = list[int]()
+    for query in queries:
+        products = np.zeros(len(texts))
+        for number in (numbers[word] for word in _words(query) if word in numbers):
+            products[row[first[number] : first[number + 1]]] += weights[number]
+        found.append(int(np.argmax(products / norms)))
+    return found
+
+
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(split_words(text.lower())))
 
 
 def usual_tags(

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwise.evaluate import baselines
-from headwise.evaluate.baselines import linear_forecaster, nearest_labels, ngram_loss, tfidf_labels
+from headwise.evaluate.baselines import linear_forecaster, most_similar, nearest_labels, ngram_loss, tfidf_labels
+
+SENTENCES = st.lists(st.sampled_from(["a", "the", "Dog", "runs", "cat", "7"]), max_size=5).map(" ".join)
 
 
 def read_gz(path: Path) -> str:
@@ -38,6 +42,21 @@ def test_characters_of_shakespeare(shared_data: Path) -> None:
     numbers = {one: i for i, one in enumerate(sorted({*text}))}
     ids = np.array([numbers[one] for one in text])
     assert 1.5 < ngram_loss(ids[:100_000], ids[100_000:], len(numbers)) < 1.7
+
+
+@given(st.lists(SENTENCES, min_size=1, max_size=12), st.lists(SENTENCES, max_size=4))
+def test_the_most_similar_text_is_that_of_scikit_learn(texts: list[str], queries: list[str]) -> None:
+    """Its TF-IDF of different words, by the same formula; of texts that are equally similar the first one counts."""
+    text = pytest.importorskip("sklearn.feature_extraction.text")
+    vectors = text.TfidfVectorizer(analyzer=lambda one: {*one.lower().split()}, smooth_idf=False)
+    found = most_similar(texts, queries)
+    if not any(one.split() for one in texts):
+        assert found == [0] * len(queries)
+        return
+    known = vectors.fit_transform(texts).toarray()
+    for query, number in zip(queries, found, strict=True):
+        similar = known @ vectors.transform([query]).toarray()[0]
+        assert number == np.flatnonzero(similar > similar.max() - 1e-9)[0]
 
 
 def test_a_linear_series_is_forecast_exactly() -> None:

@@ -58,6 +58,9 @@ class DenoisingJob(TranslationJob):
         assert isinstance(self.tokenizer, Tokenizer)
         return TextInfilling(self.tokenizer, seed)
 
+    def simple_baseline(self) -> None:
+        """None: other texts do not restore a text."""
+
     def searched(self, row: int) -> Pair:
         text, _ = self.valid.text(row)
         return self.tokenizer.decode(self.noise(0)(self.valid.src(row), 0, row)), text

@@ -17,6 +17,7 @@ from headwise.core.batches import Stream
 from headwise.core.build import load_parameters, parameters_of
 from headwise.core.train import Objective
 from headwise.core.transformer import Transformer
+from headwise.evaluate.baselines import MOST_PAIRS, Baseline, evenly, most_similar
 from headwise.evaluate.bleu import bleu_signature, corpus_scores
 from headwise.evaluate.significance import paired_bootstrap
 from headwise.models.translation.translator import Translator
@@ -85,6 +86,16 @@ class TranslationJob(Job):
     @property
     def baseline(self) -> dict[str, float]:
         return {"loss": math.log(self.config.model.vocab_size)}
+
+    def simple_baseline(self) -> Baseline | None:
+        """The translation of the training source that is most similar to each source."""
+        if not self.searched_pairs or isinstance(self.train, StreamedPairs):
+            return None
+        known = [self.train.text(row) for row in evenly(len(self.train.src_lengths), MOST_PAIRS).tolist()]
+        found = most_similar([src for src, _ in known], [src for src, _ in self.searched_pairs])
+        figures = {"bleu": bleu([known[row][1] for row in found], self.searched_pairs)}
+        advice = "more pairs, longer training or a pretrained model (`headwise tune`) would help"
+        return Baseline("the translation of the most similar training text", figures, advice)
 
     @property
     def signature(self) -> str:
