@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from headwise.documents import is_memory
 from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
-from headwise.text.files.corpus import parse_corpora, read_lines, read_pairs, stands_alone
-from headwise.text.files.file_checks import check_file_language, check_files
+from headwise.text.files.corpus import read_lines, read_pairs, stands_alone
+from headwise.text.files.file_checks import check_file_language, check_files, parse_pairs
 from headwise.text.files.sources import STANDARD_INPUT, count_of, display_name
 from headwise.text.prepared.prepared import spool
 
@@ -94,5 +94,5 @@ def _sides(text: NamedText, languages: Sequence[str]) -> tuple[list[str], ...]:
     if report.units:
         print(f"headwise: {text.option} {text.path}: {report}", file=sys.stderr)
     check_files({text.option: paths})
-    sources, targets = zip(*read_pairs(spool(parse_corpora(paths))), strict=True)
+    sources, targets = zip(*read_pairs(spool(parse_pairs(text.option, paths, languages))), strict=True)
     return list(sources), list(targets)

@@ -8,6 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
+
+from headwise.text.files.sources import HF_PREFIX
 
 LanguagePair = tuple[str, str]  # codes of source and target
 
@@ -112,14 +115,18 @@ def language_pair_of(model: Any) -> LanguagePair | None:
 
 
 def file_language(path: str, is_target: bool = False) -> str:
-    """The code of a language that the name of a file of text ends with; "" if none.
+    """The code of a language that the name of a file of text ends with, or that a column of a dataset has; "" if none.
 
+    >>> file_language("hf:wmt14?config=de-en&src=en&tgt=de", is_target=True)
+    'de'
     >>> file_language("news.de.gz"), file_language("news.eng_Latn.txt"), file_language("news.src")
     ('de', 'eng_Latn', '')
     >>> file_language("news.sl"), file_language("news.tl", is_target=True)  # source and target language
     ('', '')
     """
     ending = Path(path).name.removesuffix(".gz").removesuffix(".txt").rpartition(".")[2]
+    if path.startswith(HF_PREFIX):
+        ending = dict(parse_qsl(path.partition("?")[2])).get(("src", "tgt")[is_target], "")
     known = document_language(ending) in LANGUAGE_NAMES and ending != ("sl", "tl")[is_target]
     return ending if known else ""
 
@@ -130,8 +137,9 @@ def language_pair_in(files: Sequence[str], names: Sequence[str]) -> LanguagePair
     >>> language_pair_in(["a.en", "a.de.gz"], []), language_pair_in(["news.en-de.tsv"], [])
     (('en', 'de'), ('en', 'de'))
     """
-    if len(files) > 1:
-        source, target = file_language(files[0]), file_language(files[1], is_target=True)
+    sides = [*files[:1]] * 2 if files and files[0].startswith(HF_PREFIX) else files[:2]
+    if len(sides) > 1:
+        source, target = file_language(sides[0]), file_language(sides[1], is_target=True)
         if source and target and not same_language(source, target):
             return document_language(source), document_language(target)
     for text in (*names, *(Path(name.removesuffix(".gz")).stem for name in files[:1])):

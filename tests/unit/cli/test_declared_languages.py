@@ -30,7 +30,7 @@ from headwise.pytorch.tasks.job import TrainRequest
 from headwise.pytorch.tasks.parallel_text import with_memories
 from headwise.runtime.checkpoint.trained import write_settings, write_weights
 from headwise.serve.files import parse_upload
-from headwise.text.files.file_checks import check_file_language
+from headwise.text.files.file_checks import check_file_language, parse_pairs
 from headwise.text.language_codes import contradicts, language_pair_in
 from headwise.text.tokens.tokenizer import Tokenizer
 
@@ -315,6 +315,10 @@ def test_names_that_name_no_language() -> None:
     check_file_language("--source", "a.sl", "en")  # source and target language, not Slovenian and Tagalog
     check_file_language("--target", "a.tl", "de", is_target=True)
     assert language_pair_in(["a.sl", "a.tl"], []) is None
+    assert language_pair_in(["hf:x?src=en&tgt=de"], []) == ("en", "de") and language_pair_in(["hf:x"], []) is None
+    parse_pairs("--train", ["hf:x?src=en&tgt=de_DE", "hf:x"], ("eng", "de"))
+    with pytest.raises(UserError, match=r"--train hf:x\?src=de&tgt=en: is in 'de' by its name, .* language is 'en'"):
+        parse_pairs("--train", ["hf:x?src=de&tgt=en"], ("en", "de"))
     assert language_pair_in(["a.eng_Latn.txt", "a.pt_BR.gz"], []) == ("en", "pt")
 
 

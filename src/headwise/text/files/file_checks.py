@@ -85,7 +85,9 @@ def parse_pairs(option: str, paths: Sequence[str], languages: Sequence[str] = ("
     """`parse_corpora`; `UserError` if a corpus has the same file on both sides, or names of other languages."""
     corpora = parse_corpora(paths)
     for source, *target in (corpus.paths for corpus in corpora):
-        if target and os.path.samefile(source, target[0]):
+        if source.startswith(HF_PREFIX):
+            target = [source]
+        elif target and os.path.samefile(source, target[0]):
             raise UserError(f"{option} {source} {target[0]}: source and target are the same file; name the translation")
         if target:
             check_file_language(option, source, languages[0])
