@@ -12,7 +12,7 @@ from headwise.documents import is_memory
 from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
 from headwise.text.files.corpus import read_lines, read_pairs, stands_alone
-from headwise.text.files.file_checks import check_file_language, check_files, parse_pairs
+from headwise.text.files.file_checks import check_file_language, check_files, header_warnings, parse_pairs
 from headwise.text.files.sources import STANDARD_INPUT, count_of, display_name
 from headwise.text.prepared.prepared import spool
 
@@ -94,5 +94,9 @@ def _sides(text: NamedText, languages: Sequence[str]) -> tuple[list[str], ...]:
     if report.units:
         print(f"headwise: {text.option} {text.path}: {report}", file=sys.stderr)
     check_files({text.option: paths})
-    sources, targets = zip(*read_pairs(spool(parse_pairs(text.option, paths, languages))), strict=True)
+    corpora = spool(parse_pairs(text.option, paths, languages))
+    pairs = list(read_pairs(corpora))
+    for warning in header_warnings(text.option, corpora[0], pairs, languages):
+        print(f"headwise: warning: {warning}", file=sys.stderr)
+    sources, targets = zip(*pairs, strict=True)
     return list(sources), list(targets)

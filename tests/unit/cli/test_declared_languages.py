@@ -373,3 +373,22 @@ def test_models_of_other_languages_do_not_work_together(folder: Path, capsys: py
     capsys.readouterr()
     assert main([*command, str(folder / "it-fr")]) == 2
     assert "it-fr translates from it, but " in (complaint := capsys.readouterr().err) and "into fr" in complaint
+
+
+@pytest.mark.parametrize("cells", ["en\tfr", "English\tFrench", "eng_Latn\tfra_Latn", "English text\tFrench (Canada)"])
+def test_the_header_of_a_table_is_compared_with_the_languages(
+    cells: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, out = tmp_path / "a.tsv", tmp_path / "out.jsonl"
+    table.write_text(f"{cells}\n" + "".join(f"{TEXT} {n}\tun {n}\n" for n in range(20)), encoding="utf-8")
+    assert main(["score", str(folder / "en-fr"), "--source", str(table), "-o", str(out), "--device", "cpu"]) == 0
+    assert f"a.tsv: line 1 ({cells.replace(chr(9), ' TAB ')}) looks like a header" in capsys.readouterr().err
+    files = ["--train", str(table), "--valid", "5pairs", "--out", str(tmp_path / "model")]
+    for command in (
+        ["score", str(folder / "fr-it"), "--source", str(table), "-o", str(out), "--device", "cpu"],
+        ["train", "--recipe", "demo", *files, "--languages", "fr-en"],
+    ):
+        assert main(command) == 2
+        complaint = capsys.readouterr().err
+        assert "a.tsv: line 1: its source column is '" in complaint and "the source language is 'fr'" in complaint
+    assert not (tmp_path / "model").exists()

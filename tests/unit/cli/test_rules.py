@@ -30,7 +30,10 @@ UNREAD: list[tuple[list[str], str]] = [
     (["translate", "m", "a.txt", "--sentences", "--lines"], "--sentences does not go with --lines"),
     (["translate", "m", "a.po", "--lines", "--report", "r.jsonl"], "--report is for documents"),
     (["translate", "m", "a.txt", "--report", "r.jsonl"], "--report is for documents (files such as .po"),
-    (["translate", "m", "a.txt", "--languages", "en-de"], "--languages is for documents, --glossary, --memory and texts"),
+    (
+        ["translate", "m", "a.txt", "--languages", "en-de"],
+        "--languages is for documents, --glossary, --memory and texts",
+    ),
     (["translate", "m", "a.txt", "--memory", "m.tmx", "--prefix", "p"], "--memory does not go with --prefix"),
     (["serve", "m", "--suggestions", "s.tmx", "--ray"], "--suggestions does not go with --ray"),
     (["translate", "m", "--draft", "input", "--keep", "k"], "--keep does not go with --draft"),

@@ -59,7 +59,7 @@ def read_files(request: TrainRequest) -> tuple[Training, Training, Sequence[Corp
     first, added = parse_pairs("--train", request.first_files), parse_pairs("--add", request.add)
     parts = hold_out(request, first, added=added)
     files, valid = spool([*first, *added]), [] if parts else spool(parse_pairs("--valid", request.valid))
-    for warning in (*file_warnings(files, valid), *leakage_warnings(files, valid)):
+    for warning in (*file_warnings(files, valid, request.languages_of_files), *leakage_warnings(files, valid)):
         notify(request, f"warning: {warning}")
     return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out_entry(parts)
 

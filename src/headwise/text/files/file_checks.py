@@ -15,7 +15,7 @@ from pathlib import Path
 from headwise.errors import UserError
 from headwise.text.files.corpus import Corpus, pair_reader, parse_corpora, read_head, read_lines, read_pairs, read_tsv
 from headwise.text.files.sources import HF_PREFIX, STANDARD_INPUT, STREAM_PREFIX, Pair, count_of, display_name
-from headwise.text.language_codes import contradicts, file_language
+from headwise.text.language_codes import LANGUAGE_NAMES, contradicts, document_language, file_language
 
 PAIRS = 1000  # checked pairs of each corpus
 HEAD = 1 << 16  # checked bytes of each file
@@ -37,13 +37,20 @@ FORMATS = {  # that are not text, by their first bytes
 CONTROLS = bytes({*range(32)} - set(b"\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f"))
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # `corpus.decode_line` reports it
 
-LANGUAGES = (
-    "english german french spanish italian portuguese dutch russian chinese japanese korean arabic hindi turkish"
-)
-LANGUAGES += (
-    " vietnamese polish czech swedish danish norwegian finnish greek hebrew ukrainian romanian hungarian pidgin"
-)
-COLUMN_NAMES = {*LANGUAGES.split(), "source", "src", "target", "tgt", "trg", "sentence", "text", "translation", "label"}
+LANGUAGES = {name.lower(): code for code, name in LANGUAGE_NAMES.items()}
+COLUMN_NAMES = {
+    *LANGUAGES,
+    "pidgin",
+    "source",
+    "src",
+    "target",
+    "tgt",
+    "trg",
+    "sentence",
+    "text",
+    "translation",
+    "label",
+}
 COLUMN_NAMES |= {"input", "output", "original", "reference", "class", "category", "lang", "language"}
 LANGUAGE_CODE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,4})?|[A-Z]{2,3}")
 
@@ -104,17 +111,20 @@ def check_file_language(option: str, path: str, wanted: str, is_target: bool = F
         raise UserError(f"{option} {display_name(path)}: {what}; {fix}")
 
 
-def file_warnings(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
+def file_warnings(
+    train: Sequence[Corpus], valid: Sequence[Corpus], languages: Sequence[str] = ("", "")
+) -> Iterator[str]:
     """Warnings about training and validation pairs.
 
     Raises:
-        UserError: the first thousand pairs of a corpus cannot be read.
+        UserError: the first thousand pairs of a corpus cannot be read, or a header names other languages.
     """
     pairs: dict[str, list[Pair]] = {"--train": [], "--valid": []}
     for option, corpora in (("--train", train), ("--valid", valid)):
         for corpus in corpora:
             first = list(islice(read_pairs([corpus]), PAIRS))
             pairs[option] += first
+            yield from header_warnings(option, corpus, first, languages)
             yield from (f"{option} {warning}" for warning in _corpus_warnings(corpus, first))
     if is_swapped(pairs["--train"], pairs["--valid"]):
         sides = " ".join(" ".join(map(display_name, corpus.paths)) for corpus in valid)
@@ -139,10 +149,31 @@ def leakage_warnings(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterat
         )
 
 
+def header_warnings(
+    option: str, corpus: Corpus, pairs: Sequence[Pair], languages: Sequence[str] = ("", "")
+) -> Iterator[str]:
+    """A warning if the first pair is a header; `UserError` if that names other languages."""
+    if not has_header(pairs):
+        return
+    for cell, wanted, side in zip(pairs[0], languages, ("source", "target"), strict=True):
+        if contradicts(_named_language(cell), wanted):
+            what = f"its {side} column is '{cell.strip()}', but the {side} language is '{wanted}'"
+            raise UserError(f"{option} {corpus}: line 1: {what}; choose files and languages that agree")
+    cells = " TAB ".join(pairs[0])
+    yield f"{option} {corpus}: line 1 ({cells}) looks like a header and would be used as a pair; remove it"
+
+
+def _named_language(cell: str) -> str:
+    """The code of a language that a column is named by; "" if none.
+
+    >>> _named_language("de_DE"), _named_language("German text"), _named_language("source")
+    ('de_DE', 'de', '')
+    """
+    code = LANGUAGES.get(re.split(r"\W|_", cell.strip().lower())[0], cell.strip())
+    return code if document_language(code) in LANGUAGE_NAMES else ""
+
+
 def _corpus_warnings(corpus: Corpus, pairs: Sequence[Pair]) -> Iterator[str]:
-    if has_header(pairs):
-        cells = " TAB ".join(pairs[0])
-        yield f"{corpus}: line 1 ({cells}) looks like a header and would be used as a pair; remove it"
     same = sum(src == tgt for src, tgt in pairs)
     if same > COPY_SHARE * len(pairs) and len(pairs) >= MIN_PAIRS:
         what = f"{same:,} of the first {len(pairs):,} pairs"
