@@ -32,7 +32,7 @@ UNREAD: list[tuple[list[str], str]] = [
     (["translate", "m", "a.txt", "--report", "r.jsonl"], "--report is for documents (files such as .po"),
     (
         ["translate", "m", "a.txt", "--languages", "en-de"],
-        "--languages is for documents, --glossary, --memory and texts",
+        "--languages is for documents, --glossary, --memory",
     ),
     (["translate", "m", "a.txt", "--memory", "m.tmx", "--prefix", "p"], "--memory does not go with --prefix"),
     (["serve", "m", "--suggestions", "s.tmx", "--ray"], "--suggestions does not go with --ray"),

@@ -38,20 +38,8 @@ CONTROLS = bytes({*range(32)} - set(b"\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f"))
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # `corpus.decode_line` reports it
 
 LANGUAGES = {name.lower(): code for code, name in LANGUAGE_NAMES.items()}
-COLUMN_NAMES = {
-    *LANGUAGES,
-    "pidgin",
-    "source",
-    "src",
-    "target",
-    "tgt",
-    "trg",
-    "sentence",
-    "text",
-    "translation",
-    "label",
-}
-COLUMN_NAMES |= {"input", "output", "original", "reference", "class", "category", "lang", "language"}
+COLUMN_NAMES = {*LANGUAGES, "pidgin", "source", "src", "target", "tgt", "trg", "sentence", "text", "translation"}
+COLUMN_NAMES |= {"label", "input", "output", "original", "reference", "class", "category", "lang", "language"}
 LANGUAGE_CODE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,4})?|[A-Z]{2,3}")
 
 
