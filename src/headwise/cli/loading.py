@@ -10,9 +10,8 @@ from headwise.config.settings import INTEGERS
 from headwise.errors import UserError
 from headwise.models.commands import check_command, commands_of
 from headwise.models.load import load, load_translator, load_translators
-from headwise.models.translation.target_language import needs_target
+from headwise.models.translation.target_language import own_languages
 from headwise.text.files.file_checks import check_file_language
-from headwise.text.language_codes import language_pair_of
 
 
 def model_of(options: argparse.Namespace, path: str = "", languages_required: bool = True) -> Any:
@@ -34,17 +33,11 @@ def translator_of(options: argparse.Namespace, path: str = "", languages_require
 def translating_model(options: argparse.Namespace, languages_required: bool = True) -> Any:
     """`model_or_ensemble` for `headwise translate`, with the model of `--then` behind it."""
     model = model_or_ensemble(options, languages_required)
-    model = options.modules["pivot"].followed_by(model, options) if options.then else model
-    note_languages(options, model.first if options.then else model, model.second if options.then else model)
+    if options.then:
+        model = options.modules["pivot"].followed_by(model, options)
+        options.pair = own_languages(model.first)[0], own_languages(model.second)[1]
     check_file_language("translate", options.input, languages_of(options)[0])
     return model
-
-
-def note_languages(options: argparse.Namespace, first: Any, last: Any) -> None:
-    """Keep what models of one target language tell about languages, for `languages_of`."""
-    if not (hasattr(last, "between") and needs_target(last)):
-        source, target = (language_pair_of(model) or ("", "") for model in (first, last))
-        options.pair = source[0], target[1]
 
 
 def model_or_ensemble(options: argparse.Namespace, languages_required: bool = True) -> Any:
@@ -108,6 +101,8 @@ def _set_up(model: Any, options: argparse.Namespace, path: str, languages_requir
         model = model.between(source, target, complete=languages_required or bool(source and target))
     elif (source or target) and getattr(model, "reads", "") != "sound":
         raise UserError("--source-language and --target-language are for multilingual models, and this is none")
+    if path == str(options.model):
+        options.pair = own_languages(model)  # for `languages_of`
     if getattr(options, "ray", None) is None:
         return model
     return options.modules["cluster"].on_cluster(model, options, _dtype(options))

@@ -242,7 +242,7 @@ def setting_option(group: argparse._ActionsContainer, name: str, setting: Settin
 
 
 def languages_of(options: argparse.Namespace) -> LanguagePair:
-    """The languages of texts and translations: those given, or else those of the model (`loading.note_languages`); "" =
+    """The languages of texts and translations: those given, or else those of the model (see `loading`); "" =
     unknown.
     """
     source, target = getattr(options, "languages", ("", ""))

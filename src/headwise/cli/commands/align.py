@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from headwise.cli.files import output
-from headwise.cli.loading import note_languages, translator_of
+from headwise.cli.loading import translator_of
 from headwise.cli.options import (
     TRANSLATION_MODEL,
     language_options,
@@ -40,7 +40,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the links of each pair, or choose the attention to read them from."""
     model = translator_of(options)
-    note_languages(options, model, model)
     texts = [source_text(options.source), target_text(options.target, "--target")]
     sources, targets = parallel_texts(texts, languages_of(options))
     if options.choose:

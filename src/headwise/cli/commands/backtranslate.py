@@ -8,7 +8,7 @@ from itertools import chain
 
 from headwise.cli.corpus_files import corpus_output_option, line_translator, pair_format, write_corpus
 from headwise.cli.files import lines_of
-from headwise.cli.loading import model_or_ensemble, note_languages
+from headwise.cli.loading import model_or_ensemble
 from headwise.cli.options import (
     TRANSLATION_MODEL,
     decode_options,
@@ -40,7 +40,6 @@ def run(options: argparse.Namespace) -> None:
     """Write a corpus whose targets are the lines of the text, with sources by the model."""
     as_line = pair_format(options.output)
     model = model_or_ensemble(options)
-    note_languages(options, model, model)
     for path in options.text:
         check_file_language("--text", path, languages_of(options)[0])
     overrides = decode_overrides(options, model.decode_config)

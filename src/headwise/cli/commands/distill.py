@@ -3,7 +3,7 @@
 import argparse
 
 from headwise.cli.corpus_files import corpus_output_option, line_translator, pair_format, write_corpus
-from headwise.cli.loading import model_or_ensemble, note_languages
+from headwise.cli.loading import model_or_ensemble
 from headwise.cli.options import corpus_option, decode_options, decode_overrides, ensemble_options, languages_of
 from headwise.cli.rules import FlagRule
 from headwise.models.translation.distill import distill
@@ -43,7 +43,6 @@ def run(options: argparse.Namespace) -> None:
     """Write a corpus whose targets are the model's translations."""
     as_line = pair_format(options.output)
     model = model_or_ensemble(options)
-    note_languages(options, model, model)
     check_files({"--train": options.train})
     corpora = parse_pairs("--train", options.train, languages_of(options))
     overrides = decode_overrides(options, model.decode_config)

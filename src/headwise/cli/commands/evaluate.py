@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.cli.files import output
-from headwise.cli.loading import model_of, model_or_ensemble, note_languages, translator_of
+from headwise.cli.loading import model_of, model_or_ensemble, translator_of
 from headwise.cli.options import (
     ANY_MODEL,
     DECODING,
@@ -218,7 +218,6 @@ def _evaluate_translator(options: argparse.Namespace, model: Any) -> None:
     _ = model.translate  # a `UserError` if the model does not translate
     for name in LANGUAGE.keys() & options.flags.keys():
         raise UserError(f"--{name} is for {LANGUAGE[name]} models")
-    note_languages(options, model, model)
     sources, *references = parallel_texts(texts_to_score(options.source, options.reference), languages_of(options))
     overrides = decode_overrides(options, model.decode_config)
     if options.tune:
@@ -264,7 +263,6 @@ def _evaluate_alignment(options: argparse.Namespace) -> None:
     if not (options.model and options.source and options.target):
         raise UserError("--alignments needs links to score: --hypothesis, or MODEL, --source and --target")
     model = translator_of(options)
-    note_languages(options, model, model)
     texts = [source_text(options.source), target_text(options.target, "--target")]
     sources, targets = parallel_texts(texts, languages_of(options))
     check_links(options.alignments, [pair.possible for pair in gold], sources, targets)

@@ -8,7 +8,7 @@ from typing import Any
 
 from headwise.cli.files import output
 from headwise.cli.generation import compute_option
-from headwise.cli.loading import model_of, note_languages
+from headwise.cli.loading import model_of
 from headwise.cli.options import (
     ANY_MODEL,
     language_options,
@@ -51,7 +51,6 @@ def run(options: argparse.Namespace) -> None:
     if options.compute not in (None, model.dtype):
         raise UserError(f"--compute {options.compute}: this model scores in float32, whatever it decodes with")
     targets = [options.target] if options.target else []
-    note_languages(options, model, model)
     texts = texts_to_score(options.source, targets, ("--source", "--target"))
     sources, targets = parallel_texts(texts, languages_of(options))
     scores = score(sources, targets)
