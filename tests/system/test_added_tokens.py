@@ -21,9 +21,9 @@ LANGUAGES = ["--source-language=de", "--target-language=new_Latn"]
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    for side, text in (("de", "Ein Hund rennt {} .\n"), ("en", "A dog runs {} .\n")):
+    for side, text in (("de", "Ein Hund rennt {} .\n"), ("new", "A dog runs {} .\n")):
         (tmp_path / f"a.{side}").write_text("".join(text.format(i) for i in range(20)), encoding="utf-8")
-    both = [str(tmp_path / f"a.{side}") for side in ("de", "en")]
+    both = [str(tmp_path / f"a.{side}") for side in ("de", "new")]
     return ["--train", *both, "--valid", *both]
 
 

@@ -42,6 +42,8 @@ THREE_LETTER_CODES = {
 }  # fmt: skip
 TWO_LETTER_CODES = {code: two for two, codes in THREE_LETTER_CODES.items() for code in codes.split()}
 SAME = {"nb": "no", "nn": "no", "iw": "he", "in": "id"}
+# Names of several languages, which have codes of three letters: https://iso639-3.sil.org/about/scope
+MACROLANGUAGES = {"ar", "az", "et", "fa", "hbs", "lv", "ms", "no", "sq", "sw", "tl", "zh"}  # tl: also `fil`
 NO_LANGUAGE = ("mis", "mul", "und", "zxx")  # https://www.loc.gov/standards/iso639-2/php/code_list.php
 
 
@@ -83,16 +85,20 @@ def same_language(code: str, wanted: str) -> bool:
 def contradicts(code: str, other: str) -> bool:
     """Whether two codes are certainly of different languages, regions or scripts.
 
-    Codes of two and of three letters may be of the same language; a region cannot be compared with a script.
+    A macrolanguage may be one of its languages, an unknown code of two letters one of three, and a region cannot be
+    compared with a script.
 
     >>> contradicts("fr", "de_DE"), contradicts("fr-CA", "fra_Latn"), contradicts("nb", "no"), contradicts("zh", "yue")
+    (True, False, False, False)
+    >>> contradicts("en", "pcm"), contradicts("ar", "arz"), contradicts("sr", "hbs"), contradicts("ig", "ibo")
     (True, False, False, False)
     >>> contradicts("pt-BR", "pt_PT"), contradicts("zh-Hans", "zho_Hant"), contradicts("pt-BR", "pt")
     (True, True, False)
     """
     one, two = (SAME.get(base, base) for base in map(document_language, (code, other)))
     if one != two:
-        return len(one) == len(two)
+        known = min(one, two, key=len) in THREE_LETTER_CODES and not MACROLANGUAGES & {one, two}
+        return len(one) == len(two) or known
     rests = [rest for one in (code, other) for rest in _parts(one.lower())[1:2] if rest != "xx"]  # any region
     return len(rests) == 2 and rests[0] != rests[1] and len(rests[0]) == len(rests[1])
 

@@ -186,9 +186,13 @@ def test_a_contradiction_is_of_codes_that_can_be_compared() -> None:
         ("en-US", "en_XX"),
         ("und", "deu"),
         ("fil", "tl"),
+        ("hr", "hbs_Latn"),
+        ("yue_Hant", "zh-TW"),
+        ("ig", "ibo_Latn"),
     ):
         assert not contradicts(one, other)
         assert not contradicts(other, one)
+    assert contradicts("pcm", "en-NG") and contradicts("de", "gsw_Latn") and contradicts("hsb", "pl")
 
 
 CODES = st.sampled_from(["en", "de", "de-AT", "de_DE", "fr", "fra", "pt-BR", "pt", "zh-Hans", "zho_Hant", "und", "x-a"])
@@ -375,7 +379,9 @@ def test_models_of_other_languages_do_not_work_together(folder: Path, capsys: py
     assert "it-fr translates from it, but " in (complaint := capsys.readouterr().err) and "into fr" in complaint
 
 
-@pytest.mark.parametrize("cells", ["en\tfr", "English\tFrench", "eng_Latn\tfra_Latn", "English text\tFrench (Canada)"])
+@pytest.mark.parametrize(
+    "cells", ["en\tfr", "English\tFrench", "eng\tpcm", "eng_Latn\tfra_Latn", "English text\tFrench (Canada)"]
+)
 def test_the_header_of_a_table_is_compared_with_the_languages(
     cells: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
