@@ -240,6 +240,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     **{f"{name}.{side}": text(60, s) for name in ("corpus", "train", "memory") for side, s in (("en", 0), ("de", 3))},
     **{f"{name}.{side}": text(8, s) for name in ("check", "dev", "test", "text") for side, s in (("en", 0), ("de", 3))},
     **{name: text(8) for name in ("input.txt", "lines.txt", "candidate.de")},
+    "memory.new": text(60, 3),
     **{f"mono.{side}": text(60, shift) for side, shift in (("en", 1), ("de", 4))},
     **{name: text(60) for name in ("text.txt", "books.txt", "check.txt")},
     "news.jsonl": lambda path: write(path, [json.dumps({"text": line}) for line in sentences(60)]),
