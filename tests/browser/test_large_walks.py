@@ -61,10 +61,29 @@ def test_an_exported_page_walks_through_the_last_layer_and_head(
         page.get_by_role("button", name=f"{stack}: ").filter(has_text="self-attention").click()
         page.get_by_role("combobox", name="Layer").select_option("11")
         page.get_by_role("combobox", name="Head").select_option("15")
+        expect(page.locator(".figure-where")).to_contain_text(f"{stack}, layer 11")
         page.get_by_role("group", name="steps in this box").get_by_role("button", name="Softmax").click()
         expect(page.locator(".figure-where")).to_have_text(f"You are here: {stack}, layer 11, head 15.")
         page.locator(".heatmap canvas").press("Enter")
         expect(page.locator(".cell-lines li").first).to_contain_text("exp(")
+
+
+def test_a_step_that_is_chosen_while_a_box_is_on_its_way_stays(
+    new_page: Callable[..., Any], model_paths: dict[str, Path], tmp_path: Path
+) -> None:
+    """Both are clicked before the worker can answer; the walk of the box began with its first step."""
+    export_page([translation_folder(model_paths["transformer"])], tmp_path / "page.html")
+    page = new_page()
+    page.goto(f"{(tmp_path / 'page.html').as_uri()}#text=Zwei%20Hunde&walk=1")
+    title, steps = page.locator(".walk-panel h2"), page.get_by_role("group", name="steps in this box")
+    page.get_by_role("button", name="encoder: ").filter(has_text="self-attention").click()
+    steps.get_by_role("button", name="Softmax").click()
+    expect(title).to_have_text("Softmax")
+    box = page.get_by_role("button", name="decoder: ").filter(has_text="self-attention").element_handle()
+    step = steps.get_by_role("button", name="Softmax").element_handle()
+    page.evaluate("([box, step]) => { box.dispatchEvent(new MouseEvent('click')); step.click(); }", [box, step])
+    expect(page.locator(".figure-where")).to_have_text("You are here: decoder, layer 0, head 0.")
+    expect(title).to_have_text("Softmax")
 
 
 def test_a_saved_page_names_the_option_that_includes_what_it_lacks(

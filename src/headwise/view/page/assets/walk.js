@@ -206,7 +206,7 @@ export class WalkView {
   /** The steps in the same box of the figure, and the way on. @param {Step} step @param {Step[]} steps */
   stepButtons(step, steps) {
     const at = steps.indexOf(step);
-    const go = (/** @type {number} */ to, /** @type {string} */ text, /** @type {any} */ more) => element("button", { type: "button", disabled: to < 0 || to >= steps.length, onclick: () => this.host.set({ step: steps[to].id, cell: null }), ...more }, text);
+    const go = (/** @type {number} */ to, /** @type {string} */ text, /** @type {any} */ more) => element("button", { type: "button", disabled: to < 0 || to >= steps.length, onclick: () => this.choose(steps[to]), ...more }, text);
     const box = this.figure.buttons.find((one) => one.stack === this.stackOf(/** @type {any} */ (this.state)) && one.box.holds(step.id));
     const here = steps.flatMap((other, number) => (box?.box.holds(other.id) || other === step ? [go(number, other.name, { "aria-pressed": String(other === step) })] : []));
     return [go(at - 1, t("walk-back"), { class: "way" }), ...here, go(at + 1, t("walk-next"), { class: "way" })];
@@ -216,7 +216,13 @@ export class WalkView {
   move(by) {
     const steps = this.walk?.steps ?? [];
     const at = this.shown ? steps.indexOf(this.shown.step) + by : 0;
-    if (steps[at]) this.host.set({ step: steps[at].id, cell: null });
+    if (steps[at]) this.choose(steps[at]);
+  }
+
+  /** Also while the walk of a box is on its way: then this step of it. @param {Step} step */
+  choose(step) {
+    this.entering = null;
+    this.host.set({ step: step.id, cell: null });
   }
 
   /** @param {string} stack @param {import("./figure.js").FigureBox} box */
