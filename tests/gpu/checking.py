@@ -183,7 +183,7 @@ def differing(a: list[Any], b: list[Any]) -> tuple[int, float]:
 
 
 def batch_of(vocab: int, n_tokens: int, mean: int = 28, longest: int = 100, seed: int = 0, sort: bool = False) -> Batch:
-    """A batch of random pairs with about so many target tokens."""
+    """A batch of random pairs with about this many target tokens."""
     r, pairs, total = random.Random(seed), list[tuple[list[int], list[int]]](), 0
     while total < n_tokens:
         n = min(longest, max(2, int(r.gauss(mean, mean / 2.5))))

@@ -161,10 +161,10 @@ def test_warnings_about_the_files(cli: Any, tmp_path: Path) -> None:
     valid = tsv(tmp_path / "v.tsv", [(tgt, src) for src, tgt in sound(30, 50)])
     header = f"{train}: line 1 (source TAB target) looks like a header"
     alone = cli("check-corpus", train).out
-    assert header in alone and f"--valid {header}" not in alone
+    assert f"training {header}" in alone and f"validation {header}" not in alone
     ran = cli("check-corpus", train, "--valid", valid)
     assert header in ran.out
-    assert f"validation: {valid}: looks swapped: its sources resemble the targets of " in ran.out
+    assert f"validation {valid}: looks swapped: its sources resemble the targets of training" in ran.out
 
 
 def test_the_page_loads_nothing_and_shows_texts_as_texts(cli: Any, tmp_path: Path) -> None:

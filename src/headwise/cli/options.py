@@ -242,9 +242,7 @@ def setting_option(group: argparse._ActionsContainer, name: str, setting: Settin
 
 
 def languages_of(options: argparse.Namespace) -> LanguagePair:
-    """The languages of texts and translations: those given, or else those of the model (see `loading`); "" =
-    unknown.
-    """
+    """The languages of texts and translations: those given, or else those of the model; "" = unknown."""
     source, target = getattr(options, "languages", ("", ""))
     source = source or document_language(getattr(options, "source_language", ""))
     target = target or document_language(getattr(options, "target_language", ""))

@@ -1,19 +1,21 @@
 """Parallel texts on a command line: sources, translations and references, which belong together line by line.
 
 Files are those that `headwise train` takes, read as it reads them: lines of text, pairs (`.tsv`, `.jsonl`, `hf:`), and
-translation memories (`.po`, `.tmx`, `.xliff`, or folders of them). The option determines the side.
+translation memories (`.po`, `.tmx`, `.xliff`, or folders of them). Where one side is needed, the option determines it.
 """
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from headwise.documents import is_memory
 from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
-from headwise.text.files.corpus import read_lines, read_pairs, stands_alone
-from headwise.text.files.file_checks import check_file_language, check_files, header_warnings, parse_pairs
+from headwise.text.files.corpus import Corpus, read_lines, read_pairs, stands_alone
+from headwise.text.files.file_checks import PAIRS, check_file_language, check_files, header_warnings, parse_pairs
 from headwise.text.files.sources import STANDARD_INPUT, count_of, display_name
+from headwise.text.language_codes import LanguagePair
 from headwise.text.prepared.prepared import spool
 
 
@@ -90,13 +92,32 @@ def _sides(text: NamedText, languages: Sequence[str]) -> tuple[list[str], ...]:
         check_files({text.option: [text.path]})
         check_file_language(text.option, text.path, languages[text.is_target], text.is_target)
         return (list(read_lines(text.path)),)
-    paths, report = memories_as_tsv([text.path], languages)
-    if report.units:
-        print(f"headwise: {text.option} {text.path}: {report}", file=sys.stderr)
-    check_files({text.option: paths})
-    corpora = spool(parse_pairs(text.option, paths, languages))
-    pairs = list(read_pairs(corpora))
-    for warning in header_warnings(text.option, corpora[0], pairs, languages):
-        print(f"headwise: warning: {warning}", file=sys.stderr)
-    sources, targets = zip(*pairs, strict=True)
+    sources, targets = zip(*read_pairs(training_corpora(text.option, [text.path], languages)), strict=True)
     return list(sources), list(targets)
+
+
+def training_corpora(option: str, paths: Sequence[str], languages: Sequence[str]) -> list[Corpus]:
+    """The corpora of files that `headwise train` would take, with warnings about headers.
+
+    Args:
+        languages: as for `parallel_texts`.
+
+    Raises:
+        UserError: a file cannot be read, or its name or a header names another language.
+    """
+    corpora, found = unwarned_corpora(option, paths, languages)
+    for corpus in corpora:
+        for warning in header_warnings(option, corpus, list(islice(read_pairs([corpus]), PAIRS)), found):
+            print(f"headwise: warning: {warning}", file=sys.stderr)
+    return corpora
+
+
+def unwarned_corpora(option: str, paths: Sequence[str], languages: Sequence[str]) -> tuple[list[Corpus], LanguagePair]:
+    """`training_corpora` without a look at headers, and the languages: those given, or else those that translation
+    memories declare.
+    """
+    files, report = memories_as_tsv(paths, languages)
+    if report.units:
+        print(f"headwise: {option} {' '.join(paths)}: {report}", file=sys.stderr)
+    check_files({option: files})
+    return spool(parse_pairs(option, files, report.languages)), report.languages

@@ -105,7 +105,7 @@ def test_weights_of_another_network_do_not_fit() -> None:
 
 @pytest.mark.parametrize("d_model", [8, 128, 256, 384, 512])
 def test_all_that_computes_takes_one_table_of_positions(d_model: int) -> None:
-    """To the last bit, whichever sine numpy and torch take on a processor: their own differ in some."""
+    """To the last bit: the sines of numpy and torch differ on some processors."""
     assert np.array_equal(
         sinusoid_table(0, 4096, d_model), SinusoidalPositions(d_model)(torch.arange(4096)[None], 4096)[0].numpy()
     )

@@ -1,4 +1,4 @@
-"""Vocabularies of the families, from whichever files they came in."""
+"""Vocabularies of the families, from any of their files."""
 
 import json
 import re

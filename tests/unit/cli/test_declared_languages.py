@@ -2,6 +2,7 @@
 are refused."""
 
 import re
+import shutil
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
@@ -332,6 +333,7 @@ def test_every_command_reads_texts_in_the_languages_of_their_names(
     monkeypatch.chdir(tmp_path)
     for code in ("en", "fr"):
         Path(f"a.{code}").write_text("".join(f"{TEXT} {n}\n" for n in range(20)), encoding="utf-8")
+    Path("terms.tsv").write_text("dog\tchien\n", encoding="utf-8")
     model, pair = str(folder / "en-fr"), ["--languages", "en-fr"]
     sides, cpu = ["--source", "a.en", "--target", "a.fr"], ["--device", "cpu"]
     commands = {
@@ -343,6 +345,8 @@ def test_every_command_reads_texts_in_the_languages_of_their_names(
         "align": [model, *sides, "-o", "out.txt", *cpu],
         "backtranslate": [model, "--text", "a.en", "-o", "out.tsv", *cpu],
         "distill": [model, "--train", "a.en", "a.fr", "-o", "out.tsv", *cpu],
+        "annotate": ["--train", "a.en", "a.fr", "--glossary", "terms.tsv", "-o", "out.tsv", *pair],
+        "shortlist": [str(shutil.copytree(model, "copy/en-fr")), "--train", "a.en", "a.fr"],
         "check-corpus": ["a.en", "a.fr", *pair],
         "split": ["a.en", "a.fr", *pair, "--valid", "2pairs", "--out", "parts"],
         "train": [*("--recipe", "demo", "--train", "a.en", "a.fr", "--valid", "5pairs", "--out", "model", *pair)],
@@ -398,3 +402,51 @@ def test_the_header_of_a_table_is_compared_with_the_languages(
         complaint = capsys.readouterr().err
         assert "a.tsv: line 1: its source column is '" in complaint and "the source language is 'fr'" in complaint
     assert not (tmp_path / "model").exists()
+
+
+def test_commands_that_take_training_files_read_them_as_training_does(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Translation memories give the same as a table of their pairs; headers and memories must have the languages."""
+    monkeypatch.chdir(tmp_path)
+    texts = [(f"{TEXT} {n}", f"un {n}") for n in range(20)]
+    table = "".join(f"{source}\t{target}\n" for source, target in texts)
+    for name, rows in (("a", table), ("header", f"en\tfr\n{table}"), ("other", f"it\tfr\n{table}"), ("terms", "a\tun")):
+        Path(f"{name}.tsv").write_text(rows, encoding="utf-8")
+    for code in ("en", "it"):
+        units = "".join(
+            f'<tu><tuv xml:lang="{code}"><seg>{source}</seg></tuv><tuv xml:lang="fr"><seg>{target}</seg></tuv></tu>'
+            for source, target in texts
+        )
+        memory = f'<tmx version="1.4"><header srclang="{code}"/><body>{units}</body></tmx>'
+        Path("a.tmx" if code == "en" else "other.tmx").write_text(memory, encoding="utf-8")
+    model, pair, cpu = str(folder / "en-fr"), ["--languages", "en-fr"], ["--device", "cpu"]
+    shortlisting = str(shutil.copytree(model, "copy/en-fr"))
+    commands: dict[str, tuple[list[str], str]] = {
+        "annotate": (["--train", "FILE", "--glossary", "terms.tsv", "-o", "annotated.tsv", *pair], "annotated.tsv"),
+        "distill": ([model, "--train", "FILE", "-o", "distilled.tsv", *cpu], "distilled.tsv"),
+        "shortlist": ([shortlisting, "--train", "FILE"], "copy/en-fr/shortlist.safetensors"),
+        "split": (["FILE", *pair, "--valid", "5pairs", "--out", "parts"], "parts"),
+        "score": ([model, "--source", "FILE", "-o", "scores.jsonl", *cpu], "scores.jsonl"),
+        "check-corpus": (["FILE", *pair], "nothing"),
+    }
+
+    def run(command: str, file: str) -> tuple[int, str, dict[str, bytes]]:
+        options, written = commands[command]
+        code = main([command, *(file if one == "FILE" else one for one in options)])
+        files = [path for path in Path(written).rglob("*") if path.is_file()] or [Path(written)]
+        contents = {path.name: path.read_bytes() for path in files if path.is_file()}
+        if written == "parts":
+            shutil.rmtree(written, ignore_errors=True)
+        return code, capsys.readouterr().err, contents
+
+    for command in commands:
+        of_table, of_memory = run(command, "a.tsv"), run(command, "a.tmx")
+        assert (of_table[0], of_memory[0]) == (0, 0), (command, of_memory)
+        assert of_memory[2] == of_table[2] and any(of_table[2].values()) == (command != "check-corpus"), command
+        assert "a.tmx: 20 units: 20 pairs" in of_memory[1], command
+        code, warning, _ = run(command, "header.tsv")
+        assert code == 0 and ("looks like a header" in warning or command == "check-corpus"), command
+        for file, what in (("other.tsv", "line 1: its source column is 'it'"), ("other.tmx", "no text in 'en'")):
+            code, complaint, _ = run(command, file)
+            assert code == 2 and what in complaint and complaint.count("\n") == 1, (command, complaint)

@@ -91,6 +91,21 @@ def test_a_draft_changes_nothing_but_the_time(model: Translator) -> None:
     assert "".join(model.stream(TEXTS[0], draft="input", **SHORT)) == greedy[0]
 
 
+def test_a_draft_from_a_translation_memory(model: Translator, tmp_path: Path) -> None:
+    """A table of pairs, or a memory in XML: both propose the same tokens."""
+    table, memory = tmp_path / "a.tsv", tmp_path / "a.tmx"
+    table.write_text(f"{TEXTS[0]}\t{TARGETS[0]}\n", encoding="utf-8")
+    sides = (f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in (("en", TEXTS[0]), ("de", TARGETS[0])))
+    content = f'<tmx version="1.4"><header srclang="en"/><body><tu>{"".join(sides)}</tu></body></tmx>'
+    memory.write_text(content, encoding="utf-8")
+    expected, proposed = (model.draft(str(path)) for path in (table, memory))
+    assert expected and proposed
+    source = model._translator.tokenizer.source.encode(TEXTS[0])
+    first = list(expected.start(source)([], 6))
+    assert first and list(proposed.start(source)([], 6)) == first
+    assert text_of(model, draft=str(memory)) == text_of(model, beam_size=1)
+
+
 def test_a_draft_has_the_tokenizer_of_the_model(
     model: Translator, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -275,7 +275,7 @@ def test_an_imported_model_embeds_the_same(make: Make, tmp_path: Path) -> None:
 
 
 def test_the_network_in_a_folder_of_its_own(make: Make) -> None:
-    """As sentence-transformers wrote it before 0.4; the pooling is read whichever folder is given."""
+    """As sentence-transformers wrote it before 0.4; the pooling is read from either folder."""
     folder = make("bert").path
     expected = lay_out(folder, {"pooling_mode_max_tokens": True}, do_lower_case=True).embed(TEXTS)
     network = folder / "0_Transformer"

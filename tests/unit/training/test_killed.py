@@ -25,7 +25,7 @@ def finished(folder: Path, mode: str) -> dict[str, Any]:
 
 
 def killed(folder: Path, mode: str, files: int) -> None:
-    """Kill all processes of a run when the first has opened so many files after its second new checkpoint."""
+    """Kill all processes of a run when the first has opened this many files after its second new checkpoint."""
     checkpoint = folder / CHECKPOINTS / f"step-{newest_step(folder) + 2:08d}"
     arguments = [PROGRAM, "--until-killed", folder, mode]
     with Hold(checkpoint, passed=files) as hold, group(1 if mode == "alone" else 2, arguments) as programs:

@@ -55,7 +55,7 @@ def counted(objective: Callable[[], Tensor]) -> int:
 
 
 def pairs(src: int, tgt: int) -> Batch:
-    """Four pairs without padding, so many tokens long with EOS."""
+    """Four pairs without padding, of this many tokens with EOS."""
     return collate([([5] * (src - 1), [6] * (tgt - 1))] * 4, 0, 1, 2)
 
 

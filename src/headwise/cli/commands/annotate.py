@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from headwise.cli.corpus_files import corpus_output_option, pair_format, write_corpus
 from headwise.cli.options import corpus_option, document_languages, file_option, seed_option
+from headwise.cli.parallel_texts import training_corpora
 from headwise.documents.glossary.annotation import BEGIN, annotate_pairs
 from headwise.documents.glossary.files import read_glossary
-from headwise.text.files.corpus import parse_corpora, read_pairs
+from headwise.text.files.corpus import read_pairs
 from headwise.text.files.sources import Pair, count_of
 
 
@@ -46,7 +47,8 @@ def run(options: argparse.Namespace) -> None:
             yield pair
 
     terms = read_glossary(options.glossary, options.languages)
-    pairs = annotate_pairs(read_pairs(parse_corpora(options.train)), terms, options.share, options.seed)
+    corpora = training_corpora("--train", options.train, options.languages)
+    pairs = annotate_pairs(read_pairs(corpora), terms, options.share, options.seed)
     written = write_corpus(options.output, as_line, counted(pairs))
     annotated, sources = count_of(found["terms"], "term"), count_of(found["sources"], "source")
     counts = f"{options.output}: {count_of(written, 'pair')}, {annotated} annotated in {sources}"

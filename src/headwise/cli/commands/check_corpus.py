@@ -2,25 +2,21 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator, Sequence
 
 from headwise.cli.files import output
 from headwise.cli.options import document_languages, files_option
+from headwise.cli.parallel_texts import unwarned_corpora
 from headwise.cli.rules import in_file, out_file
 from headwise.config.data import TranslationData
 from headwise.config.setting import converted
 from headwise.config.settings import RunConfig, load_recipe
-from headwise.documents import is_memory
-from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
 from headwise.evaluate.corpus.page import survey_page
 from headwise.evaluate.corpus.report import TRAINING, VALIDATION, check_corpora, report_lines
 from headwise.text.files.corpus import Corpus
-from headwise.text.files.file_checks import check_files, parse_pairs
 from headwise.text.files.sources import count_of
 from headwise.text.files.split import parse_validation_size, split_corpora
-from headwise.text.prepared.prepared import spool
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,16 +44,12 @@ def run(options: argparse.Namespace) -> None:
     amount = parse_validation_size(options.valid)
     named = {TRAINING: options.train, VALIDATION: [] if amount else options.valid, **_tests(options)}
     flags = {TRAINING: "check-corpus", VALIDATION: "--valid"}
-    sets: dict[str, list[Corpus]] = {}
+    sets, languages = dict[str, list[Corpus]](), options.languages
     for name, paths in named.items():
-        if any(map(is_memory, paths)):
-            paths, read = memories_as_tsv(paths, options.languages)
-            print(f"{name}: {read}", file=sys.stderr)
         if paths:
-            check_files({flags.get(name, "--test"): paths})
-            sets[name] = spool(parse_pairs(flags.get(name, "--test"), paths, options.languages))
+            sets[name], languages = unwarned_corpora(flags.get(name, "--test"), paths, languages)
     config = converted((load_recipe(options.recipe) if options.recipe else RunConfig()).data, TranslationData)
-    report = check_corpora(sets, config, list(_split_note(sets[TRAINING], options.valid)))
+    report = check_corpora(sets, config, list(_split_note(sets[TRAINING], options.valid)), languages)
     with output("-") as file:
         file.writelines(line + "\n" for line in report_lines(report))
     if options.output:

@@ -5,10 +5,10 @@ import argparse
 from headwise.cli.corpus_files import corpus_output_option, line_translator, pair_format, write_corpus
 from headwise.cli.loading import model_or_ensemble
 from headwise.cli.options import corpus_option, decode_options, decode_overrides, ensemble_options, languages_of
+from headwise.cli.parallel_texts import training_corpora
 from headwise.cli.rules import FlagRule
 from headwise.models.translation.distill import distill
 from headwise.text.files.corpus import read_pairs
-from headwise.text.files.file_checks import check_files, parse_pairs
 
 COMMON = (
     *("--train", "--output", "--beam-size", "--n-best", "--interpolate", "--ensemble", "--compute", "--workers"),
@@ -43,8 +43,7 @@ def run(options: argparse.Namespace) -> None:
     """Write a corpus whose targets are the model's translations."""
     as_line = pair_format(options.output)
     model = model_or_ensemble(options)
-    check_files({"--train": options.train})
-    corpora = parse_pairs("--train", options.train, languages_of(options))
+    corpora = training_corpora("--train", options.train, languages_of(options))
     overrides = decode_overrides(options, model.decode_config)
     if options.interpolate and "n_best" not in overrides:
         overrides["n_best"] = overrides.get("beam_size", model.decode_config.beam_size)

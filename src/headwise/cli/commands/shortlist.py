@@ -4,12 +4,12 @@ import argparse
 import sys
 
 from headwise.cli.loading import translator_of
-from headwise.cli.options import TRANSLATION_MODEL, corpus_option, language_options, whole_number
+from headwise.cli.options import TRANSLATION_MODEL, corpus_option, language_options, languages_of, whole_number
+from headwise.cli.parallel_texts import training_corpora
 from headwise.config.data import TranslationData
 from headwise.runtime.checkpoint.sidecar_files import write_shortlist
-from headwise.text.files.corpus import parse_corpora
 from headwise.text.files.sources import count_of
-from headwise.text.prepared.prepared import prepare, spool
+from headwise.text.prepared.prepared import prepare
 from headwise.text.prepared.shortlist import estimate_shortlist
 
 
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> None:
     options.device = "cpu"
     model = translator_of(options)
     tokenizer, data = model.sides, getattr(model.config, "data", TranslationData())
-    corpus = prepare(spool(parse_corpora(options.train)), tokenizer, data)
+    corpus = prepare(training_corpora("--train", options.train, languages_of(options)), tokenizer, data)
     shortlist = estimate_shortlist(corpus, model.n_pieces, options.candidates, options.frequent)
     path = write_shortlist(model.path, shortlist, tokenizer)
     print(f"{path}: trained on {count_of(len(corpus), 'pair')}; use it with --shortlist", file=sys.stderr)

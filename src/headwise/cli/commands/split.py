@@ -10,14 +10,12 @@ from pathlib import Path
 from headwise.cli.corpus_files import pair_format, write_pairs
 from headwise.cli.files import output
 from headwise.cli.options import document_languages
+from headwise.cli.parallel_texts import training_corpora
 from headwise.cli.rules import in_file
-from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError, writing
 from headwise.runtime.checkpoint.model_card import headwise_command
 from headwise.text.files.corpus import Corpus, read_pairs
-from headwise.text.files.file_checks import check_files, parse_pairs
 from headwise.text.files.split import ValidationSize, parse_held_out_size, split_corpora
-from headwise.text.prepared.prepared import spool
 
 PARTS = ("test", "valid")  # in this order they are taken from the pairs
 
@@ -44,7 +42,8 @@ def run(options: argparse.Namespace) -> None:
     folder = Path(options.out)
     if taken := [name for name in ("train", *PARTS) if (folder / f"{name}.tsv").exists()]:
         raise UserError(f"--out {folder}: has a {taken[0]}.tsv already; name another folder")
-    rest, held_out, dropped = _corpora(options), dict[str, Sequence[Corpus]](), 0
+    corpora = training_corpora("split", options.files, options.languages)
+    rest, held_out, dropped = corpora, dict[str, Sequence[Corpus]](), 0
     for name, size in sizes.items():
         parts = split_corpora(rest, size)
         rest, held_out[name], dropped = parts.train, [parts.valid], dropped + parts.dropped
@@ -55,14 +54,6 @@ def run(options: argparse.Namespace) -> None:
     valid = others[-1] if "valid" in sizes else "1%"
     command = f"{headwise_command()} train --recipe tiny --train {train} --valid {valid} --out runs/m"
     print(f"Next: {command}", file=sys.stderr)
-
-
-def _corpora(options: argparse.Namespace) -> Sequence[Corpus]:
-    paths, report = memories_as_tsv(options.files, options.languages)
-    if report.units:
-        print(f"headwise: {report}", file=sys.stderr)
-    check_files({"split": paths})
-    return spool(parse_pairs("split", paths, options.languages))
 
 
 def _write(folder: Path, parts: Mapping[str, Sequence[Corpus]]) -> dict[str, int]:

@@ -28,9 +28,9 @@ class Variants:
 class TranslationMemory:
     """A TMX document."""
 
-    def __init__(self, source: Source, languages: tuple[str, str]) -> None:
+    def __init__(self, source: Source, languages: tuple[str, str], codes: Sequence[str]) -> None:
+        """`codes`: the languages of the file."""
         self._source, self.languages = source, languages
-        codes = [variant_language(tuv) for tuv in source.root.every("tuv")]
         self.source_languages, self.target_languages = (
             [Declared(wanted, source.root.line)] if any(same_language(code, wanted) for code in codes) else []
             for wanted in languages
@@ -108,13 +108,12 @@ def read_tmx(path: str, data: bytes, languages: Sequence[str]) -> TranslationMem
     codes = list(dict.fromkeys(variant_language(tuv) for tuv in source.root.every("tuv")))
     header = source.root.child("header")
     available = ", ".join(codes) or "none"
-    for wanted in filter(None, languages):
-        if not any(same_language(code, wanted) for code in codes) and wanted == languages[0]:
-            raise UserError(f"{path}: no text in '{wanted}'; its languages are: {available}")
+    if languages[0] and not any(same_language(code, languages[0]) for code in codes):
+        raise UserError(f"{path}: no text in '{languages[0]}'; its languages are: {available}")
     src = languages[0] or (header.attributes.get("srclang", "") if header else "")
     src = src if any(same_language(code, src) for code in codes) else ""
     others = [code for code in codes if not src or not same_language(code, src)]
     tgt = languages[1] or (others[0] if src and len(others) == 1 else "")
     if not (src and tgt):
         raise UserError(f"{path}: which languages? It has {available}; add --languages FROM-TO")
-    return TranslationMemory(source, (src, tgt))
+    return TranslationMemory(source, (src, tgt), codes)

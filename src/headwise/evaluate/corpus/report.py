@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from headwise.config.data import PairData
 from headwise.evaluate.corpus.characters import position, scripts, visible
@@ -25,11 +26,16 @@ class CorpusReport:
     notes: list[str]
 
 
-def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: PairData, notes: Sequence[str] = ()) -> CorpusReport:
+def check_corpora(
+    sets: Mapping[str, Sequence[Corpus]],
+    config: PairData,
+    notes: Sequence[str] = (),
+    languages: Sequence[str] = ("", ""),
+) -> CorpusReport:
     """Check a training set, which is the first one, and other sets by name.
 
     Raises:
-        UserError: a file cannot be read.
+        UserError: a file cannot be read, or a header names other `languages`.
     """
     counted = [count_pairs(name, corpora) for name, corpora in sets.items()]
     train, *held = counted
@@ -47,17 +53,14 @@ def check_corpora(sets: Mapping[str, Sequence[Corpus]], config: PairData, notes:
     if len(train) > len(train.sample):
         trained = "tokens are counted by a tokenizer trained on a sample of the pairs; training uses all pairs"
         notes = [*notes, f"the number of pairs that training drops for their length is an estimate: {trained}"]
-    return CorpusReport(surveys, found, list(_warnings(counted)), list(notes))
+    return CorpusReport(surveys, found, list(_warnings(counted, languages)), list(notes))
 
 
-def _warnings(counted: Sequence[Counted]) -> Iterator[str]:
+def _warnings(counted: Sequence[Counted], languages: Sequence[str]) -> Iterator[str]:
     train, *held = counted
-    lines = dict.fromkeys(file_warnings(train.corpora, []))
-    for one in held:
-        lines |= dict.fromkeys(
-            line.replace("--valid ", f"{one.name}: ") for line in file_warnings(train.corpora, one.corpora)
-        )
-    yield from (line.replace("--train ", "") for line in lines)
+    sets = [(one.corpora, (train.name, one.name)) for one in held] or [([], (train.name, ""))]
+    found = (file_warnings(train.corpora, corpora, languages, names) for corpora, names in sets)
+    yield from dict.fromkeys(chain.from_iterable(found))  # those of the training set come with each of the others
 
 
 # Text ----------------------------------------------------------------------------------------------------------------

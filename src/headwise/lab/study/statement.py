@@ -50,7 +50,7 @@ class Looks:
     most: int
 
     def error(self, seeds: int, primary: bool) -> float:
-        """The error that the look after so many seeds may spend.
+        """The error that the look after that many seeds may spend.
 
         >>> [round(Looks(3, 6).error(seeds, primary=False), 4) for seeds in (3, 4, 5, 6)]
         [0.025, 0.0083, 0.0083, 0.0083]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, runtime_checka
 from headwise.config.search_arguments import SearchArguments
 from headwise.config.settings import SearchSettings
 from headwise.contract import Draft, SearchEngine
+from headwise.documents import is_memory
 from headwise.errors import UserError
 from headwise.importing import torch_needed
 from headwise.models.introspection import PrunableModel
@@ -406,6 +407,10 @@ class Seq2SeqModel(Model):
     def _guesses(self, origin: Draft | str, translator: TextTranslator) -> Draft | None:
         if not isinstance(origin, str) or not origin:
             return origin or None
+        if is_memory(origin) and not Path(origin).is_dir():
+            from headwise.documents.memory import memories_as_tsv  # reads all formats; other drafts do without it
+
+            (origin,), _ = memories_as_tsv([origin], own_languages(self))
 
         def small(path: str) -> ModelDraft:
             model = self._loading.load(path, self._loading.device)
@@ -484,10 +489,11 @@ class Translator(PrunableModel, Seq2SeqModel):
             UserError: the model has no attention over the source, there is no such head, the numbers of lines differ,
                 a pair is too long, or `reverse` is for other languages.
         """
-        pair, back = own_languages(self), own_languages(reverse)[::-1] if reverse else ("", "")
-        if any(map(contradicts, pair, back)):
-            what = f"{reverse.path} translates from {back[1]} to {back[0]}"
-            raise UserError(f"reverse: {what}, which is not the opposite of {pair[0]} to {pair[1]}")
+        if reverse:
+            pair, back = own_languages(self), own_languages(reverse)[::-1]
+            if any(map(contradicts, pair, back)):
+                what = f"{reverse.path} translates from {back[1]} to {back[0]}"
+                raise UserError(f"reverse: {what}, which is not the opposite of {pair[0]} to {pair[1]}")
         inspector = self.inspector(source_language, target_language, instruction)
         return inspector.align(sources, targets, head, reverse)
 

@@ -93,30 +93,34 @@ def parse_pairs(option: str, paths: Sequence[str], languages: Sequence[str] = ("
 def check_file_language(option: str, path: str, wanted: str, is_target: bool = False) -> None:
     """`UserError` if the name of a file of text ends with the code of another language."""
     named = file_language(path, is_target)
-    if named and contradicts(named, wanted):
+    if contradicts(named, wanted):
         side, fix = ("source", "target")[is_target], "choose files and languages that agree, or rename the file"
         what = f"is in '{named}' by its name, but the {side} language is '{wanted}'"
         raise UserError(f"{option} {display_name(path)}: {what}; {fix}")
 
 
 def file_warnings(
-    train: Sequence[Corpus], valid: Sequence[Corpus], languages: Sequence[str] = ("", "")
+    train: Sequence[Corpus],
+    valid: Sequence[Corpus],
+    languages: Sequence[str] = ("", ""),
+    names: tuple[str, str] = ("--train", "--valid"),
 ) -> Iterator[str]:
-    """Warnings about training and validation pairs.
+    """Warnings about training and validation pairs, which start with their `names`.
 
     Raises:
         UserError: the first thousand pairs of a corpus cannot be read, or a header names other languages.
     """
-    pairs: dict[str, list[Pair]] = {"--train": [], "--valid": []}
-    for option, corpora in (("--train", train), ("--valid", valid)):
+    both: tuple[list[Pair], list[Pair]] = ([], [])
+    for name, corpora, pairs in zip(names, (train, valid), both, strict=True):
         for corpus in corpora:
             first = list(islice(read_pairs([corpus]), PAIRS))
-            pairs[option] += first
-            yield from header_warnings(option, corpus, first, languages)
-            yield from (f"{option} {warning}" for warning in _corpus_warnings(corpus, first))
-    if is_swapped(pairs["--train"], pairs["--valid"]):
+            pairs += first
+            yield from header_warnings(name, corpus, first, languages)
+            yield from (f"{name} {warning}" for warning in _corpus_warnings(corpus, first))
+    if is_swapped(*both):
         sides = " ".join(" ".join(map(display_name, corpus.paths)) for corpus in valid)
-        yield f"--valid {sides}: looks swapped: its sources resemble the targets of --train; give the source file first"
+        what = f"looks swapped: its sources resemble the targets of {names[0]}"
+        yield f"{names[1]} {sides}: {what}; give the source file first"
 
 
 def leakage_warnings(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterator[str]:
