@@ -13,7 +13,7 @@ from headwise.documents import is_memory
 from headwise.documents.memory import memories_as_tsv
 from headwise.errors import UserError
 from headwise.text.files.corpus import Corpus, read_lines, read_pairs, stands_alone
-from headwise.text.files.file_checks import PAIRS, check_file_language, check_files, header_warnings, parse_pairs
+from headwise.text.files.file_checks import PAIRS, check_file_language, check_files, declaration_warnings, parse_pairs
 from headwise.text.files.sources import STANDARD_INPUT, count_of, display_name
 from headwise.text.language_codes import LanguagePair
 from headwise.text.prepared.prepared import spool
@@ -107,7 +107,7 @@ def training_corpora(option: str, paths: Sequence[str], languages: Sequence[str]
     """
     corpora, found = unwarned_corpora(option, paths, languages)
     for corpus in corpora:
-        for warning in header_warnings(option, corpus, list(islice(read_pairs([corpus]), PAIRS)), found):
+        for warning in declaration_warnings(option, corpus, list(islice(read_pairs([corpus]), PAIRS)), found):
             print(f"headwise: warning: {warning}", file=sys.stderr)
     return corpora
 

@@ -1,6 +1,7 @@
 """A file that declares its languages gets this one from a model of several, or an error; memories of several languages
 are refused."""
 
+import json
 import re
 import shutil
 from argparse import Namespace
@@ -31,8 +32,9 @@ from headwise.pytorch.tasks.job import TrainRequest
 from headwise.pytorch.tasks.parallel_text import with_memories
 from headwise.runtime.checkpoint.trained import write_settings, write_weights
 from headwise.serve.files import parse_upload
-from headwise.text.files.file_checks import check_file_language, parse_pairs
-from headwise.text.language_codes import contradicts, language_pair_in
+from headwise.text.files.corpus import Corpus
+from headwise.text.files.file_checks import check_file_language, declaration_warnings, parse_pairs
+from headwise.text.language_codes import LANGUAGE_NAMES, contradicts, document_language, language_pair_in
 from headwise.text.tokens.tokenizer import Tokenizer
 
 TEXT, TAGS = "A dog", ("<2de>", "<2fr>", "<2pt_BR>")
@@ -450,3 +452,54 @@ def test_commands_that_take_training_files_read_them_as_training_does(
         for file, what in (("other.tsv", "line 1: its source column is 'it'"), ("other.tmx", "no text in 'en'")):
             code, complaint, _ = run(command, file)
             assert code == 2 and what in complaint and complaint.count("\n") == 1, (command, complaint)
+
+
+@given(code=CODES, wanted=CODES | st.just(""), side=st.sampled_from(["source", "target"]), data=st.data())
+def test_fields_of_a_jsonl_file_are_compared_with_the_languages(
+    code: str, wanted: str, side: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Names of fields as datasets have them; the pair field has both codes."""
+    code = code.replace("-", "_")  # the pair has one hyphen
+    known = code not in ("und", "x_a") and document_language(code) in LANGUAGE_NAMES
+    prefix = data.draw(st.sampled_from({"source": ["src", "source"], "target": ["tgt", "trg", "target"]}[side]))
+    name = data.draw(st.sampled_from(["{}_lang", "{}Lang", "{}-language", "{}_language_code", "{}.lang"])).format(
+        prefix
+    )
+    pair = f"{code}-xx" if side == "source" else f"xx-{code}"
+    field, value = data.draw(st.sampled_from([(name, code), ("lp", pair), ("language_pair", pair)]))
+    path = tmp_path_factory.mktemp("fields") / "a.jsonl"
+    lines = [{"src": "a", "tgt": "b"}, {"src": "a", "tgt": "b", field: value, "score": 1}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    corpus, languages = Corpus((str(path),)), (wanted, "") if side == "source" else ("", wanted)
+    if known and contradicts(code, wanted):
+        what = f"--train {path}: line 2: '{field}' is '{value}', but the {side} language is '{wanted}'; choose files"
+        with pytest.raises(UserError, match=re.escape(what)):
+            list(declaration_warnings("--train", corpus, [("a", "b")], languages))
+        return
+    unread = "'score'" if known else f"'{field}', 'score'"
+    assert list(declaration_warnings("--train", corpus, [("a", "b")], languages)) == [
+        f'--train {path}: only "src" and "tgt" are read, not {unread}'
+    ]
+
+
+@pytest.mark.parametrize(("ending", "declared"), [(".tsv", "en\tfr\n"), (".jsonl", "")])
+def test_the_declarations_of_shards_are_read(
+    ending: str, declared: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first shard that is not empty; the validation pairs are checked as those of other trainings."""
+    monkeypatch.chdir(tmp_path)
+    pairs = [{"src": f"{TEXT} {n}", "tgt": f"un {n}", "src_lang": "en"} for n in range(20)]
+    rows = (json.dumps(one) if ending == ".jsonl" else f"{one['src']}\t{one['tgt']}" for one in pairs)
+    Path(f"0{ending}").write_text("", encoding="utf-8")
+    Path(f"1{ending}").write_text(declared + "\n".join(rows) + "\n", encoding="utf-8")
+    Path("v.tsv").write_text(f"{TEXT}\tun\n" * 5, encoding="utf-8")
+    for code in ("en", "fr"):
+        Path(f"v.{code}").write_text(f"{TEXT}\n" * 5, encoding="utf-8")
+    for languages, valid, what in (
+        ("de-fr", ["v.tsv"], f"1{ending}: line 1: "),
+        ("en-fr", ["v.fr", "v.en"], "--valid v.fr: is in 'fr' by its name"),
+    ):
+        files = ["--train", f"stream:?{ending}", "--valid", *valid, "--out", "model", "--languages", languages]
+        assert main(["train", "--recipe", "demo", "--set", "train.max_steps=1", *files]) == 2
+        assert what in (complaint := capsys.readouterr().err), complaint
+    assert not Path("model").exists()

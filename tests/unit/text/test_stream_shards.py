@@ -87,7 +87,7 @@ PACKED = gzip.compress(CONTENTS["a.tsv"])
         ("a.tar", WHOLE[: HEADER + 100], "the .tar is damaged (truncated header); download or"),
         ("a.tar.gz", gzip.compress(WHOLE)[:-90], "the .gz is damaged (Compressed file ended"),
         ("a.tsv", b"a\tb\nc\td\ne\n", "line 3 has no tab; write 'source TAB target' on every line (after 2 records"),
-        ("a.jsonl", b'{"src": "a"}\n', "line 1 has no \"tgt\"; it has 'src' (after 0 records of this shard)"),
+        ("a.jsonl", b'{"src": "a"}\n', "src=en&tgt=de (after 0 records of this shard)"),
         ("a.tar", tar({"1.src": b"a"}), "record 1 has no \"tgt\"; it has 'src' (after 0 records"),
         ("a.tar", tar({"1.jpg": b"a", "1.cls": b"2"}), "record 1 has .jpg, .cls; it needs .src and .tgt, or .json"),
         ("a.tar", tar({"1.src": b"\xff", "1.tgt": b"a"}), "record 1 is not UTF-8 (invalid start byte); write the"),

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from headwise.pytorch.tasks.streamed_text import streamed_pairs
 from headwise.runtime.checkpoint.hub import FETCH
 from headwise.runtime.checkpoint.model_card import headwise_command
 from headwise.text.files.corpus import Corpus, parse_corpora
-from headwise.text.files.file_checks import file_warnings, leakage_warnings, parse_pairs
+from headwise.text.files.file_checks import PAIRS, declaration_warnings, file_warnings, leakage_warnings, parse_pairs
 from headwise.text.files.sources import STREAM_PREFIX, count_of, display_name, names_of
 from headwise.text.files.split import parse_validation_size
 from headwise.text.prepared.batch_planning import Pairs
@@ -54,14 +55,25 @@ Training = Sequence[Corpus] | Shards
 def read_files(request: TrainRequest) -> tuple[Training, Training, Sequence[Corpus], dict[str, Any]]:
     """The training files, the training and validation pairs, and the entry of config.json for held-out pairs."""
     if any(path.startswith(STREAM_PREFIX) for path in request.train):
-        shards = find_shards(request.train)
-        return shards, shards, spool(parse_pairs("--valid", request.valid)), {}
+        shards, languages = find_shards(request.train), request.languages_of_files
+        valid = spool(parse_pairs("--valid", request.valid, languages))
+        for warning in (*file_warnings([], valid, languages), *shard_warnings(shards, languages)):
+            notify(request, f"warning: {warning}")
+        return shards, shards, valid, {}
     first, added = parse_pairs("--train", request.first_files), parse_pairs("--add", request.add)
     parts = hold_out(request, first, added=added)
     files, valid = spool([*first, *added]), [] if parts else spool(parse_pairs("--valid", request.valid))
     for warning in (*file_warnings(files, valid, request.languages_of_files), *leakage_warnings(files, valid)):
         notify(request, f"warning: {warning}")
     return files, *((parts.train, [parts.valid]) if parts else (files, valid)), held_out_entry(parts)
+
+
+def shard_warnings(shards: Shards, languages: Sequence[str]) -> Iterator[str]:
+    """`declaration_warnings` of the first shard that has pairs."""
+    for file in shards.files:
+        if pairs := [pair for _, pair in islice(file.read(), PAIRS)]:
+            return declaration_warnings("--train", Corpus((file.path,)), pairs, languages)
+    return iter(())
 
 
 def new_tokenizer(request: TrainRequest, config: RunConfig, train: Training) -> Tokenizer:

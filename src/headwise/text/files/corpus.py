@@ -162,10 +162,11 @@ def read_tsv(path: str, raw: RawLines | None = None, allow_empty: bool = False) 
 
 def read_jsonl(path: str, raw: RawLines | None = None, allow_empty: bool = False) -> Iterator[Pair]:
     """Pairs of a JSON-lines file: one `{"src": "...", "tgt": "..."}` per line, further keys ignored."""
+    fix = "; to read other fields, name the folder of the file: hf:FOLDER?src=en&tgt=de"
     for number, line in enumerate(read_lines(path, allow_empty, raw), start=1):
         location = f"{display_name(path)}: line {number}"
         record = json_object(line, location, '{"src": "...", "tgt": "..."}')
-        yield text_field(record, "src", location), text_field(record, "tgt", location)
+        yield text_field(record, "src", location, fix), text_field(record, "tgt", location, fix)
 
 
 def json_object(line: str, location: str, wanted: str) -> dict[str, Any]:

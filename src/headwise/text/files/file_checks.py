@@ -13,9 +13,19 @@ from itertools import islice
 from pathlib import Path
 
 from headwise.errors import UserError
-from headwise.text.files.corpus import Corpus, pair_reader, parse_corpora, read_head, read_lines, read_pairs, read_tsv
+from headwise.text.files.corpus import (
+    Corpus,
+    json_object,
+    pair_reader,
+    parse_corpora,
+    read_head,
+    read_jsonl,
+    read_lines,
+    read_pairs,
+    read_tsv,
+)
 from headwise.text.files.sources import HF_PREFIX, STANDARD_INPUT, STREAM_PREFIX, Pair, count_of, display_name
-from headwise.text.language_codes import LANGUAGE_NAMES, contradicts, document_language, file_language
+from headwise.text.language_codes import LANGUAGE_NAMES, LanguagePair, contradicts, document_language, file_language
 
 PAIRS = 1000  # checked pairs of each corpus
 HEAD = 1 << 16  # checked bytes of each file
@@ -40,6 +50,12 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")  # `corpus.decode_line` reports it
 LANGUAGES = {name.lower(): code for code, name in LANGUAGE_NAMES.items()}
 COLUMN_NAMES = {*LANGUAGES, "pidgin", "source", "src", "target", "tgt", "trg", "sentence", "text", "translation"}
 COLUMN_NAMES |= {"label", "input", "output", "original", "reference", "class", "category", "lang", "language"}
+SOURCE_FIELDS, TARGET_FIELDS = (  # of .jsonl files, without capitals, hyphens and underscores
+    {f"{side}{name}" for side in sides for name in ("lang", "language", "langcode", "languagecode", "code")}
+    | {f"lang{side}" for side in sides}
+    for sides in (("source", "src"), ("target", "tgt", "trg"))
+)
+PAIR_FIELDS = {"lp", "languagepair", "langpair", "languages", "langs", "direction"}
 LANGUAGE_CODE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,4})?|[A-Z]{2,3}")
 
 
@@ -115,7 +131,7 @@ def file_warnings(
         for corpus in corpora:
             first = list(islice(read_pairs([corpus]), PAIRS))
             pairs += first
-            yield from header_warnings(name, corpus, first, languages)
+            yield from declaration_warnings(name, corpus, first, languages)
             yield from (f"{name} {warning}" for warning in _corpus_warnings(corpus, first))
     if is_swapped(*both):
         sides = " ".join(" ".join(map(display_name, corpus.paths)) for corpus in valid)
@@ -141,10 +157,12 @@ def leakage_warnings(train: Sequence[Corpus], valid: Sequence[Corpus]) -> Iterat
         )
 
 
-def header_warnings(
+def declaration_warnings(
     option: str, corpus: Corpus, pairs: Sequence[Pair], languages: Sequence[str] = ("", "")
 ) -> Iterator[str]:
-    """A warning if the first pair is a header; `UserError` if that names other languages."""
+    """A warning if the first pair is a header, or fields are not read; `UserError` if they name other languages."""
+    if pair_reader(corpus) is read_jsonl:
+        yield from _field_warnings(option, corpus.paths[0], languages)
     if not has_header(pairs):
         return
     for cell, wanted, side in zip(pairs[0], languages, ("source", "target"), strict=True):
@@ -153,6 +171,39 @@ def header_warnings(
             raise UserError(f"{option} {corpus}: line 1: {what}; choose files and languages that agree")
     cells = " TAB ".join(pairs[0])
     yield f"{option} {corpus}: line 1 ({cells}) looks like a header and would be used as a pair; remove it"
+
+
+def _field_warnings(option: str, path: str, languages: Sequence[str]) -> Iterator[str]:
+    """A warning if a .jsonl file has fields that are not read; `UserError` if they name other languages."""
+    others = dict[str, None]()
+    for number, line in enumerate(islice(read_lines(path), PAIRS), start=1):
+        for field, value in json_object(line, f"{display_name(path)}: line {number}", "").items():
+            named = _languages_of_field(field, str(value))
+            if field not in ("src", "tgt") and not any(named):
+                others[field] = None
+            for code, wanted, side in zip(named, languages, ("source", "target"), strict=True):
+                if contradicts(code, wanted):
+                    what = f"'{field}' is '{value}', but the {side} language is '{wanted}'"
+                    fix = "choose files and languages that agree"
+                    raise UserError(f"{option} {display_name(path)}: line {number}: {what}; {fix}")
+    if others:
+        yield f'{option} {display_name(path)}: only "src" and "tgt" are read, not {", ".join(map(repr, others))}'
+
+
+def _languages_of_field(field: str, value: str) -> LanguagePair:
+    """The codes of source and target that a field of a .jsonl file declares; "" = none.
+
+    >>> _languages_of_field("src_lang", "deu_Latn"), _languages_of_field("targetLanguage", "pt-BR")
+    (('deu_Latn', ''), ('', 'pt-BR'))
+    >>> _languages_of_field("lp", "en-de_DE"), _languages_of_field("score", "0.5")
+    (('en', 'de_DE'), ('', ''))
+    """
+    name = re.sub("[^a-z]", "", field.lower())
+    if name in PAIR_FIELDS:
+        source, _, target = value.partition("-")
+        return _named_language(source), _named_language(target)
+    code = _named_language(value)
+    return code if name in SOURCE_FIELDS else "", code if name in TARGET_FIELDS else ""
 
 
 def _named_language(cell: str) -> str:

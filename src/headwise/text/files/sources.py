@@ -15,10 +15,10 @@ STANDARD_INPUT = "-"
 OUTSIDE_TAG = "O"  # the tag of words outside every entity
 
 
-def text_field(record: Mapping[str, Any], key: str, location: str) -> str:
-    """`record[key]`, which must be a string that can be encoded as UTF-8."""
+def text_field(record: Mapping[str, Any], key: str, location: str, fix: str = "") -> str:
+    """`record[key]`, which must be a string that can be encoded as UTF-8; `fix` is for the message if there is none."""
     if key not in record:
-        raise UserError(f'{location} has no "{key}"; it has {", ".join(map(repr, record)) or "nothing"}')
+        raise UserError(f'{location} has no "{key}"; it has {", ".join(map(repr, record)) or "nothing"}{fix}')
     value = record[key]
     if not isinstance(value, str):
         raise UserError(f'{location}: "{key}" must be a string, not {type(value).__name__}')
