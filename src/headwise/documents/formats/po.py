@@ -31,6 +31,9 @@ WIDTH = 78  # of written lines, the default of gettext
 OBSOLETE = re.compile(r"#~[ \t]*msgid[ \t]")
 FIELD = re.compile(r"^Plural-Forms:[ \t]*(.*)$", re.MULTILINE)
 LANGUAGE = re.compile(r"^Language:[ \t]*([A-Za-z]{2,3}(?:[-_@.]\S*)?)[ \t]*$", re.MULTILINE)
+SOURCE_LANGUAGE = re.compile(
+    LANGUAGE.pattern.replace("Language", "X-Source-Language"), re.MULTILINE
+)  # of Poedit, Weblate
 MARKDOWN = re.compile(r"#:.*\.(?:md|mdx|markdown)(?::\d|\s|$)")  # a reference to the file of a text
 CODE = re.compile(r"#\.\s*type:\s*Fenced code block", re.IGNORECASE)  # written by po4a
 ROLE = re.compile(r":[\w:.+-]{1,64}:`|``|`_\b")
@@ -154,9 +157,11 @@ class Catalogue:
         """`lines` include their line ends; `forms` is the number of plural forms."""
         self._header, self._forms = header, forms
         self._encoding, self._entries = encoding, entries
-        declared = None if header.is_template or not header.entry else LANGUAGE.search(header.entry.text("msgstr"))
-        self.source_languages = ()
-        self.target_languages = (Declared(declared[1], header.span[0] + 1),) if declared else ()
+        fields = header.entry.text("msgstr") if header.entry else ""
+        self.source_languages, self.target_languages = (
+            [Declared(found[1], header.span[0] + 1) for found in pattern.finditer(text)]
+            for pattern, text in ((SOURCE_LANGUAGE, fields), (LANGUAGE, "" if header.is_template else fields))
+        )
         self._mark = "\ufeff" if lines and lines[0].startswith("\ufeff") else ""  # a byte order mark
         self._lines = [line.removeprefix(self._mark) for line in lines[:1]] + list(lines[1:])
         found = [pair for number, entry in enumerate(entries) for pair in _units(number, entry, forms)]

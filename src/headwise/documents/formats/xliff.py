@@ -62,6 +62,9 @@ class Exchange:
         if source is None:
             self.skipped.append(Skipped("unit without a source", segment.line))
             return
+        for element, declared in ((source, self.source_languages), (target, self.target_languages)):
+            if element and (code := element.attributes.get("xml:lang")):
+                declared.append(Declared(code, element.line))
         sdl = {one.attributes.get("id", ""): one for one in segment.every("seg")}
         for place in _segments(segment, source, target):
             self._add_segment(place, sdl.get(place.mark), 'translate="no"' if kept else "")
