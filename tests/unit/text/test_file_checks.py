@@ -1,11 +1,15 @@
 """Quick checks of files: errors, warnings, and no warnings for good corpora."""
 
+import csv
 import gzip
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwise.errors import UserError
 from headwise.text.files.corpus import Corpus
@@ -155,6 +159,47 @@ def test_a_header_is_distinguished_from_a_sentence(tmp_path: Path, first: tuple[
 
 def test_short_words_of_a_word_list_are_not_a_header() -> None:
     assert not has_header([("am", "bin"), ("an", "ein"), ("as", "als"), ("at", "bei")])
+
+
+SPOKEN = ['She says "yes" to him.', '"No", says the man.', 'A sign with "open" on it', "A dog runs."]
+
+
+@given(
+    texts=st.lists(st.sampled_from(SPOKEN), min_size=20, max_size=40),
+    quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
+)
+def test_a_table_that_is_quoted_as_csv_is_reported(
+    texts: list[str], quoting: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What Python's module writes; the same texts without that quoting are not reported."""
+    folder = tmp_path_factory.mktemp("quotes")
+    rows = list(zip(texts, reversed(texts), strict=True))
+    with (folder / "a.tsv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t", quoting=quoting, lineterminator="\n").writerows(rows)
+    changed = (folder / "a.tsv").read_text(encoding="utf-8") != "".join(f"{src}\t{tgt}\n" for src, tgt in rows)
+    found = [one for one in file_warnings([Corpus((str(folder / "a.tsv"),))], []) if "has quotes as .csv" in one]
+    assert len(found) == changed
+    assert not any("has quotes" in one for one in file_warnings([tsv(folder, "plain.tsv", rows)], []))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("do@@ g", "segmented into subwords (do@@ g)"),
+        ("two do@@", "segmented into subwords (two do@@)"),
+        ("\u2581A \u2581do g", "segmented into subwords"),
+        ("the dog &apos;s house", "escaped"),
+        ("a well @-@ known man", "escaped"),
+        ("A dog&#39;s house", "escaped"),
+        ("write to me@@home &c; @ - @", ""),
+    ],
+)
+def test_marks_of_tools_are_reported(tmp_path: Path, text: str, what: str) -> None:
+    rows = [(source, target if number % 5 else text) for number, (source, target) in enumerate(PAIRS)]
+    corpus = tsv(tmp_path, "x.tsv", rows)
+    (warning,) = [*file_warnings([corpus], [])] or [""]
+    assert (f"{corpus}: 12 of the first 60 pairs are {what}" in warning) if what else not warning
+    assert not list(file_warnings([tsv(tmp_path, "few.tsv", [(text, text[::-1]), *PAIRS])], []))
 
 
 def test_extra_columns_warning(tmp_path: Path) -> None:

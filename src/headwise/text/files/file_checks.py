@@ -34,6 +34,13 @@ SWAP_RATIO = 1.3  # swapped sides must be so much more similar; on eight real co
 LEAK_SHARE = 0.1  # share of validation pairs that occur in training from which a warning is given
 COPY_SHARE = 0.5  # share of pairs with the same text on both sides from which a warning is given
 
+PREPARED = {  # marks that tools leave in a text, which a model would learn to write
+    re.compile(r"@@(?: |$)"): "segmented into subwords",  # subword-nmt
+    re.compile("\u2581"): "segmented into subwords",  # SentencePiece
+    re.compile(r"&(?:apos|quot|amp|#\d+);| @-@ "): "escaped",  # Moses' tokenizer, HTML
+}
+PREPARED_SHARE = 0.1  # share of pairs with such a mark from which a warning is given
+CSV_CELL = re.compile(r'"(?:[^"]|"")*+"')
 MARKUP = re.compile(rb"\s*<(\?xml|!doctype|tmx|xliff|html|srcset|refset|tstset|mteval|dataset)[\s>]", re.IGNORECASE)
 FORMATS = {  # that are not text, by their first bytes
     b"PK\x03\x04": "a zip archive or an Office document",
@@ -221,8 +228,25 @@ def _corpus_warnings(corpus: Corpus, pairs: Sequence[Pair]) -> Iterator[str]:
     if same > COPY_SHARE * len(pairs) and len(pairs) >= MIN_PAIRS:
         what = f"{same:,} of the first {len(pairs):,} pairs"
         yield f"{corpus}: {what} have the same text on both sides; is that intended?"
+    for pattern, what in PREPARED.items():
+        marked = [pair for pair in pairs if any(map(pattern.search, pair))]
+        if len(marked) > PREPARED_SHARE * len(pairs) and len(pairs) >= MIN_PAIRS:
+            found = next(cell for cell in marked[0] if pattern.search(cell))
+            counted = f"{len(marked):,} of the first {count_of(len(pairs), 'pair')} are {what}"
+            yield f"{corpus}: {counted} ({shortened(found)}), and translations would be, too; plain text is better"
     if pair_reader(corpus) is read_tsv:
         yield from _extra_columns(corpus.paths[0])
+        yield from _quotes(corpus, pairs)
+
+
+def _quotes(corpus: Corpus, pairs: Sequence[Pair]) -> Iterator[str]:
+    """A warning if a .tsv file has quotes as a .csv file has them: around the cells, with doubled ones inside."""
+    cells = [cell for pair in pairs for cell in pair if '"' in cell]
+    in_quotes = [cell for cell in cells if CSV_CELL.fullmatch(cell)]
+    doubled = [cell for cell in in_quotes if '""' in cell[1:-1]]
+    if len(pairs) >= MIN_PAIRS and (len(in_quotes) > len(pairs) or 2 * len(doubled) > len(cells)):
+        what = f"has quotes as .csv files have them ({shortened((doubled or in_quotes)[0])})"
+        yield f"{corpus}: {what}, but .tsv is read without quoting; write the texts without them"
 
 
 def _extra_columns(path: str) -> Iterator[str]:
