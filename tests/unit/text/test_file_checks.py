@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwise.cli import main
 from headwise.errors import UserError
 from headwise.text.files.corpus import Corpus
 from headwise.text.files.file_checks import (
@@ -200,6 +202,23 @@ def test_marks_of_tools_are_reported(tmp_path: Path, text: str, what: str) -> No
     (warning,) = [*file_warnings([corpus], [])] or [""]
     assert (f"{corpus}: 12 of the first 60 pairs are {what}" in warning) if what else not warning
     assert not list(file_warnings([tsv(tmp_path, "few.tsv", [(text, text[::-1]), *PAIRS])], []))
+
+
+@pytest.mark.parametrize("end", [".", " .", " ?", "..."])
+def test_texts_to_score_that_are_tokenized_are_reported_as_by_sacrebleu(
+    end: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [f"The dog runs {number}{end}" for number in range(120)]  # sacreBLEU warns from 100
+    (tmp_path / "a.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("the do@@ g\n" * 120, encoding="utf-8")
+    files = ["--hypothesis", str(tmp_path / "a.txt"), "--reference", str(tmp_path / "b.txt")]
+    assert main(["evaluate", *files]) == 0
+    warnings = capsys.readouterr().err.splitlines()
+    sacrebleu.BLEU().corpus_score(lines, [["the do@@ g"] * 120])
+    tokenized = "tokenized period" in caplog.text
+    assert [one.split(": ")[2][:10] for one in warnings] == ["--hypothes"] * tokenized + ["--referenc"]
+    assert ("lines are tokenized (The dog runs 0 .)" in warnings[0]) == tokenized
+    assert "120 of the first 120 lines are segmented into subwords (the do@@ g)" in warnings[-1]
 
 
 def test_extra_columns_warning(tmp_path: Path) -> None:

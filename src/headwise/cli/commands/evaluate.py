@@ -4,6 +4,7 @@ import argparse
 import inspect
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from headwise.cli.options import (
     target_option,
     window_options,
 )
-from headwise.cli.parallel_texts import parallel_texts, source_text, target_text, texts_to_score
+from headwise.cli.parallel_texts import NamedText, parallel_texts, source_text, target_text, texts_to_score
 from headwise.cli.rules import FlagRule, in_file, out_file
 from headwise.errors import UserError
 from headwise.evaluate.alignment import score_alignment
@@ -43,8 +44,10 @@ from headwise.runtime.checkpoint.layout import is_family
 from headwise.runtime.checkpoint.model_card import DECODING as DECODING_ROW
 from headwise.runtime.checkpoint.model_card import with_row
 from headwise.runtime.checkpoint.trained import write_decoding, write_length_penalty
+from headwise.text.files.file_checks import PREPARED, TOKENIZED, prepared_texts
 from headwise.text.files.lines import READINGS
 from headwise.text.files.links import check_links, read_gold, read_links
+from headwise.text.files.sources import display_name
 
 LANGUAGE = {"window": "language", "stride": "language", "reading": "masked language"}  # options for such models
 IN_MODEL = ""  # `--save` without a file
@@ -200,6 +203,16 @@ def _print_report(options: argparse.Namespace, report: TranslationReport) -> Non
     _print(options, report.as_json(), render_report(report))
 
 
+def _plain_texts(named: Sequence[NamedText], languages: Sequence[str]) -> list[list[str]]:
+    """`parallel_texts`, with a warning for each that is not plain text, for which metrics are meant."""
+    columns = parallel_texts(named, languages)
+    for text, column in zip(named, columns, strict=True):
+        for warning in prepared_texts([(line,) for line in column], "line", PREPARED | TOKENIZED):
+            what = f"{text.option} {display_name(text.path)}: {warning}; metrics expect plain text on all sides"
+            print(f"headwise: warning: {what}", file=sys.stderr)
+    return columns
+
+
 def _evaluate_hypotheses(options: argparse.Namespace) -> None:
     if not options.reference:
         raise UserError("--reference is required: the file or files to compare translations with")
@@ -207,7 +220,7 @@ def _evaluate_hypotheses(options: argparse.Namespace) -> None:
     named = {"--hypothesis": [options.hypothesis], "--reference": options.reference}
     named["--against"] = [options.against] if options.against else []
     files = [target_text(path, option) for option, paths in named.items() for path in paths]
-    hypotheses, *texts = parallel_texts([*files, *sources], options.languages)
+    hypotheses, *texts = _plain_texts([*files, *sources], options.languages)
     settings = {"multi30k": options.multi30k, "tokenize": options.tokenize, "metrics": options.metric}
     settings["sources"] = texts.pop() if sources else ()
     others = texts.pop() if options.against else None
@@ -218,7 +231,7 @@ def _evaluate_translator(options: argparse.Namespace, model: Any) -> None:
     _ = model.translate  # a `UserError` if the model does not translate
     for name in LANGUAGE.keys() & options.flags.keys():
         raise UserError(f"--{name} is for {LANGUAGE[name]} models")
-    sources, *references = parallel_texts(texts_to_score(options.source, options.reference), languages_of(options))
+    sources, *references = _plain_texts(texts_to_score(options.source, options.reference), languages_of(options))
     overrides = decode_overrides(options, model.decode_config)
     if options.tune:
         _tune(options, model, sources, references)

@@ -34,11 +34,12 @@ SWAP_RATIO = 1.3  # swapped sides must be so much more similar; on eight real co
 LEAK_SHARE = 0.1  # share of validation pairs that occur in training from which a warning is given
 COPY_SHARE = 0.5  # share of pairs with the same text on both sides from which a warning is given
 
-PREPARED = {  # marks that tools leave in a text, which a model would learn to write
+PREPARED = {  # marks that tools leave in a text
     re.compile(r"@@(?: |$)"): "segmented into subwords",  # subword-nmt
     re.compile("\u2581"): "segmented into subwords",  # SentencePiece
     re.compile(r"&(?:apos|quot|amp|#\d+);| @-@ "): "escaped",  # Moses' tokenizer, HTML
 }
+TOKENIZED = {re.compile(r"\w \.$"): "tokenized"}  # the mark that sacreBLEU looks for
 PREPARED_SHARE = 0.1  # share of pairs with such a mark from which a warning is given
 CSV_CELL = re.compile(r'"(?:[^"]|"")*+"')
 MARKUP = re.compile(rb"\s*<(\?xml|!doctype|tmx|xliff|html|srcset|refset|tstset|mteval|dataset)[\s>]", re.IGNORECASE)
@@ -228,15 +229,21 @@ def _corpus_warnings(corpus: Corpus, pairs: Sequence[Pair]) -> Iterator[str]:
     if same > COPY_SHARE * len(pairs) and len(pairs) >= MIN_PAIRS:
         what = f"{same:,} of the first {len(pairs):,} pairs"
         yield f"{corpus}: {what} have the same text on both sides; is that intended?"
-    for pattern, what in PREPARED.items():
-        marked = [pair for pair in pairs if any(map(pattern.search, pair))]
-        if len(marked) > PREPARED_SHARE * len(pairs) and len(pairs) >= MIN_PAIRS:
-            found = next(cell for cell in marked[0] if pattern.search(cell))
-            counted = f"{len(marked):,} of the first {count_of(len(pairs), 'pair')} are {what}"
-            yield f"{corpus}: {counted} ({shortened(found)}), and translations would be, too; plain text is better"
+    for warning in prepared_texts(pairs, "pair", PREPARED):
+        yield f"{corpus}: {warning}, and translations would be, too; plain text is better"
     if pair_reader(corpus) is read_tsv:
         yield from _extra_columns(corpus.paths[0])
         yield from _quotes(corpus, pairs)
+
+
+def prepared_texts(rows: Sequence[Sequence[str]], noun: str, marks: Mapping[re.Pattern[str], str]) -> Iterator[str]:
+    """A line for each of these `marks` that tools have left in more than a tenth of the first rows."""
+    rows = rows[:PAIRS]
+    for pattern, what in marks.items():
+        marked = [text for row in rows for text in row if pattern.search(text)]
+        count = sum(any(map(pattern.search, row)) for row in rows)
+        if count > PREPARED_SHARE * len(rows) and len(rows) >= MIN_PAIRS:
+            yield f"{count:,} of the first {count_of(len(rows), noun)} are {what} ({shortened(marked[0])})"
 
 
 def _quotes(corpus: Corpus, pairs: Sequence[Pair]) -> Iterator[str]:
