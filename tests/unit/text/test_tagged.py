@@ -39,6 +39,34 @@ def test_columns(tmp_path: Path) -> None:
     ]
 
 
+UNIVERSAL = """# sent_id = 1
+# text = Ich gehe zum Arzt
+1	Ich	ich	PRON	PPER	Case=Nom	2	nsubj	_	_
+2	gehe	gehen	VERB	VVFIN	_	0	root	_	Gloss=to go
+3-4	zum	_	_	_	_	_	_	_	_
+3	zu	zu	ADP	APPR	_	5	case	_	_
+4	dem	der	DET	ART	_	5	det	_	_
+4.1	guten	_	ADJ	_	_	_	_	_	_
+5	#Arzt	Arzt	NOUN	NN	_	2	obl	_	SpaceAfter=No
+
+# sent_id = 2
+1	Ja	ja	INTJ	_	_	0	root	_	_
+
+"""
+
+
+def test_conll_u(tmp_path: Path) -> None:
+    """https://universaldependencies.org/format.html: comments, ranges of words and empty nodes are no words."""
+    assert read_tagged(written(tmp_path, UNIVERSAL, "a.conllu")) == [
+        TaggedSentence(("Ich", "gehe", "zu", "dem", "#Arzt"), ("PRON", "VERB", "ADP", "DET", "NOUN"), (3, 4, 6, 7, 9)),
+        TaggedSentence(("Ja",), ("INTJ",), (12,)),
+    ]
+    assert read_tagged(written(tmp_path, "# O\nTEAM B-ORG\n\n2 O\n")) == [
+        TaggedSentence(("#", "TEAM"), ("O", "B-ORG"), (1, 2)),
+        TaggedSentence(("2",), ("O",), (4,)),
+    ]
+
+
 def test_json(tmp_path: Path) -> None:
     lines = '{"tokens": ["EU", "rejects"], "tags": ["B-ORG", "O"]}\n{"tokens": [], "tags": []}\n'
     assert read_tagged(written(tmp_path, lines, "a.jsonl")) == [TaggedSentence(*EU, (1, 1))]
@@ -51,6 +79,12 @@ def test_json(tmp_path: Path) -> None:
         ("a.conll", "a\t \n", "line 1 has a word without a tag"),
         ("a.conll", "\tO\n", "line 1 has a word without a tag, or a tag without a word"),
         ("a.conll", "\n\n", "a.conll: has no sentence"),
+        ("a.conll", "a\tO\nNew York LOC\n", "line 2 has 3 columns, but the lines before have 2; separate them by tabs"),
+        ("a.conll", "#\tsource\n1\tEU\tB-ORG\tO\n2\tis\tO\tO\n", "line 2: the first column numbers the words; write"),
+        ("a.conllu", "1-2" + "\tzum" + "\t_" * 8, "line 1: a sentence without words"),
+        ("a.conllu", UNIVERSAL.replace("INTJ", "_"), "line 12 has no UPOS in column 4"),
+        ("a.conllu", UNIVERSAL.replace("4.1", "x"), "line 8 is not CoNLL-U: ten columns"),
+        ("a.conllu", UNIVERSAL.replace("\t_\tSpaceAfter=No", ""), "line 9 is not CoNLL-U: ten columns"),
         ("a.conll", "", "a.conll: is empty"),
         ("a.jsonl", '{"tokens": ["a"], "tags": []}\n', "line 1 has 1 token and 0 tags"),
         ("a.jsonl", '{"tokens": ["a"], "tags": [0]}\n', 'line 1: "tags" must be a list of strings'),

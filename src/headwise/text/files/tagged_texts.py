@@ -1,11 +1,14 @@
 """Tagged words, such as named entities or parts of speech: read CoNLL columns or JSON lines.
 
 In CoNLL files each line has a word and its tag, with an empty line between sentences. The word is the first column, the
-tag the last. A `.jsonl` file has a sentence on every line. Batches are in `tagged`.
+tag the last; of CoNLL-U (https://universaldependencies.org/format.html), which has ten, FORM and UPOS. A `.jsonl` file
+has a sentence on every line. Batches are in `tagged`.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from headwise.errors import UserError
 from headwise.text.files.corpus import json_object, read_lines
@@ -14,6 +17,7 @@ from headwise.text.files.sources import count_of, display_name
 
 FORMAT = "write 'word TAB tag' on every line, and an empty line between sentences"
 JSON = '{"tokens": ["...", "..."], "tags": ["...", "..."]}'
+UNIVERSAL, INDEX = 10, re.compile(r"\d+([-.]\d+)?")  # columns of CoNLL-U, and the first of them
 DOCUMENT = "-DOCSTART-"  # CoNLL's line between documents
 
 
@@ -39,24 +43,52 @@ def read_tagged(path: str) -> list[TaggedSentence]:
 
 
 def _read_columns(path: str) -> Iterator[TaggedSentence]:
-    rows: list[tuple[str, str, int]] = []
-    for number, line in enumerate(read_lines(path), start=1):
-        if line.startswith(DOCUMENT):
+    width = 0
+    for rows in _blocks(path):
+        body = [*dropwhile(lambda row: row[0][0].startswith("#"), rows)]
+        if body and len(body[0][0]) == UNIVERSAL and INDEX.fullmatch(body[0][0][0]):
+            yield _universal(body, path)
             continue
-        if line.strip():
-            rows.append((*_word_and_tag(line, f"{display_name(path)}: line {number}"), number))
-        elif rows:
-            yield TaggedSentence(*zip(*rows, strict=True))
+        location = f"{display_name(path)}: line {{}}".format
+        if len(body) > 1 and [columns[0] for columns, _ in body] == [*map(str, range(1, len(body) + 1))]:
+            raise UserError(f"{location(body[0][1])}: the first column numbers the words; {FORMAT}")
+        width = width or len(rows[0][0])
+        for columns, number in rows:
+            if len(columns) < 2 or not columns[0] or not columns[-1]:
+                raise UserError(f"{location(number)} has a word without a tag, or a tag without a word; {FORMAT}")
+            if len(columns) != width:
+                counts = f"{len(columns)} columns, but the lines before have {width}"
+                raise UserError(f"{location(number)} has {counts}; separate them by tabs if a word has spaces")
+        yield TaggedSentence(*zip(*((columns[0], columns[-1], number) for columns, number in rows), strict=True))
+
+
+def _blocks(path: str) -> Iterator[list[tuple[list[str], int]]]:
+    """The columns and the number of each line, up to the next empty line."""
+    rows: list[tuple[list[str], int]] = []
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip() and not line.startswith(DOCUMENT):
+            columns = line.split("\t") if "\t" in line else line.split()
+            rows.append(([column.strip() for column in columns], number))
+        elif rows and not line.strip():
+            yield rows
             rows = []
     if rows:
-        yield TaggedSentence(*zip(*rows, strict=True))
+        yield rows
 
 
-def _word_and_tag(line: str, location: str) -> tuple[str, str]:
-    columns = [column.strip() for column in (line.split("\t") if "\t" in line else line.split())]
-    if len(columns) < 2 or not columns[0] or not columns[-1]:
-        raise UserError(f"{location} has a word without a tag, or a tag without a word; {FORMAT}")
-    return columns[0], columns[-1]
+def _universal(rows: Sequence[tuple[list[str], int]], path: str) -> TaggedSentence:
+    """The words of a sentence in CoNLL-U with their parts of speech; without ranges (1-2) and empty nodes (1.1)."""
+    words = list[tuple[str, str, int]]()
+    for columns, number in rows:
+        if len(columns) != UNIVERSAL or not INDEX.fullmatch(columns[0]):
+            raise UserError(f"{display_name(path)}: line {number} is not CoNLL-U: ten columns, the first with numbers")
+        if columns[0].isdecimal():
+            words.append((columns[1], columns[3], number))
+            if columns[3] == "_":
+                raise UserError(f"{display_name(path)}: line {number} has no UPOS in column 4; {FORMAT}")
+    if not words:
+        raise UserError(f"{display_name(path)}: line {rows[0][1]}: a sentence without words; remove it")
+    return TaggedSentence(*zip(*words, strict=True))
 
 
 def _read_json(path: str) -> Iterator[TaggedSentence]:
