@@ -1,15 +1,26 @@
 """Labelled texts: every error is one line with file, line and fix; long texts are truncated."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwise.config.data import TranslationData
 from headwise.errors import UserError
 from headwise.pytorch.data.labelled import LabelledCorpus
-from headwise.text.files.labelled_texts import check_labels, count_labels, labelled_corpora, read_labelled
+from headwise.pytorch.tasks.job import TrainRequest
+from headwise.pytorch.tasks.train import train_model
+from headwise.text.files.labelled_texts import (
+    check_label_column,
+    check_labels,
+    count_labels,
+    labelled_corpora,
+    read_labelled,
+)
 from headwise.text.prepared.prepared import prepare, train_tokenizer
 
 GOOD = "a good film\tpos\na bad film\t neg \nso so\tpos\n"
@@ -51,6 +62,34 @@ def test_bad_files(path: Path, content: str, message: str) -> None:
 def test_other_file_types_are_errors(name: str) -> None:
     with pytest.raises(UserError, match=r"\.tsv.*\.tsv\.gz"):
         labelled_corpora([name])
+
+
+@given(
+    labels=st.lists(st.sampled_from(["ham", "spam", "3"]), min_size=20, max_size=60),
+    repeated=st.booleans(),
+    pairs=st.booleans(),
+    train=st.booleans(),
+)
+def test_labels_in_the_first_column_are_refused(
+    labels: list[str], repeated: bool, pairs: bool, train: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Also with texts that occur more than once; the right order never is, nor with one label for all."""
+    path = tmp_path_factory.mktemp("labels") / "a.tsv"
+    texts = [f"text {number % 15 if repeated else number}" + "\tand another" * pairs for number in range(len(labels))]
+    rows = [(label, text) for label, text in zip(labels, texts, strict=True)]
+    path.write_text("".join(f"{text}\t{label}\n" for label, text in rows), encoding="utf-8")
+    check_label_column(labelled_corpora([str(path)]))
+    path.write_text(
+        "".join("\t".join((label, *text.split("\t")[::-1])) + "\n" for label, text in rows), encoding="utf-8"
+    )
+    files = labelled_corpora([str(path)])
+    what = f"a.tsv: the first column has {len({*labels})} value"
+    if train:
+        request = TrainRequest("classify", [str(path)], ["10%"], str(path.parent / "out"), show=False)
+        with pytest.raises(UserError, match=what):
+            train_model(replace(request, task="classify"))
+    with pytest.raises(UserError, match=what):
+        check_label_column(files)
 
 
 def test_a_label_that_does_not_occur_in_training(path: Path) -> None:

@@ -72,6 +72,7 @@ from headwise.pytorch.training.validation import Outputs, Shard
 from headwise.text.files.corpus import Corpus
 from headwise.text.files.file_checks import has_header
 from headwise.text.files.labelled_texts import (
+    check_label_column,
     check_labels,
     count_labels,
     labelled_corpora,
@@ -145,6 +146,7 @@ def classification_job(request: TrainRequest, config: RunConfig, folder: Path) -
     check_length(config)
     check_one_label(config)
     files = labelled_corpora(request.train)
+    check_label_column(files)
     parts = hold_out(request, files, labelled=True)
     files, valid = spool(files), [] if parts else spool(labelled_corpora(request.valid))
     _warn_of_headers(request, files + valid)
@@ -351,6 +353,8 @@ def _labels(
 def _files(request: TrainRequest, problem: str) -> tuple[list[Corpus], list[Corpus], int, dict[str, Any]]:
     """Training and validation files, the number of texts per line, and the entry of config.json for held-out lines."""
     files = labelled_corpora(request.train)
+    if problem != NUMBER:
+        check_label_column(files)
     amount = parse_validation_size(request.valid)
     if amount and (problem != ONE or texts_per_line(files) == 2):
         what = "pairs of texts" if problem == ONE else f"texts for {problem}"

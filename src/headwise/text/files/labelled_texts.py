@@ -1,8 +1,10 @@
 """Read files of labelled texts: `text TAB label` per line, or `text TAB text TAB label` for text pairs."""
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from headwise.errors import UserError, unknown
@@ -10,6 +12,7 @@ from headwise.text.files.corpus import Corpus, RawLines, read_lines
 from headwise.text.files.sources import HF_PREFIX, count_of, display_name
 
 Label = TypeVar("Label")
+HEAD_LINES, FEWEST_LINES = 1000, 20  # lines that tell which column is the label
 FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text TAB label' on every line"}
 
 
@@ -23,6 +26,16 @@ def labelled_corpora(paths: Sequence[str]) -> list[Corpus]:
         if path != "-" and (path.startswith(HF_PREFIX) or not path.removesuffix(".gz").endswith(".tsv")):
             raise UserError(f"{path}: labelled texts must be .tsv or .tsv.gz files; {FORMATS[1]}")
     return [Corpus((path,)) for path in paths]
+
+
+def check_label_column(corpora: Sequence[Corpus]) -> None:
+    """`UserError` if the first column of a file looks like the label, by its first thousand lines."""
+    for corpus in (one for one in corpora if os.path.isfile(one.paths[0])):  # others can be read only once
+        rows = [line.split("\t") for line in islice(read_lines(corpus.paths[0]), HEAD_LINES)]
+        first, last = ({row[end].strip() for row in rows} for end in (0, -1))
+        if len(rows) >= FEWEST_LINES and 2 * len(first) < len(last):
+            what = f"the first column has {count_of(len(first), 'value')}, the last {len(last):,}"
+            raise UserError(f"{corpus}: {what}, so the label seems to be the first; {FORMATS[1]}")
 
 
 def read_labelled(path: str, raw: RawLines | None = None) -> Iterator[tuple[str, str]]:
