@@ -64,6 +64,12 @@ def test_ties_get_the_worst_rank() -> None:
         ("a\tb\tc\td\n", r"line 1 has 4 columns; write"),
         ("a\tb\nc\t \n", r"line 2 has an empty column; write"),
         ("", r"is empty|has no line"),
+        (
+            "a\tb\t4.25\nc\td\t-1\n",
+            r"the third column has numbers, such as 4.25; write .*; scores are for --task classify",
+        ),
+        ("sentence1\tsentence2\na\tb\n", r"line 1 looks like a header; remove it"),
+        ("anchor\tpositive\tnegative\na\tb\tc\n", r"line 1 looks like a header; remove it"),
     ],
 )
 def test_bad_lines(tmp_path: Path, text: str, message: str) -> None:

@@ -57,7 +57,20 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")  # `corpus.decode_line` reports it
 
 LANGUAGES = {name.lower(): code for code, name in LANGUAGE_NAMES.items()}
 COLUMN_NAMES = {*LANGUAGES, "pidgin", "source", "src", "target", "tgt", "trg", "sentence", "text", "translation"}
-COLUMN_NAMES |= {"label", "input", "output", "original", "reference", "class", "category", "lang", "language"}
+COLUMN_NAMES |= {"anchor", "positive", "negative", "query", "passage", "premise", "hypothesis", "sentence1", "text1"}
+COLUMN_NAMES |= {
+    "sentence2",
+    "text2",
+    "label",
+    "input",
+    "output",
+    "original",
+    "reference",
+    "class",
+    "category",
+    "lang",
+    "language",
+}
 SOURCE_FIELDS, TARGET_FIELDS = (  # of .jsonl files, without capitals, hyphens and underscores
     {f"{side}{name}" for side in sides for name in ("lang", "language", "langcode", "languagecode", "code")}
     | {f"lang{side}" for side in sides}

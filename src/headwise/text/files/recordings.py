@@ -3,9 +3,11 @@
 File names are relative to the folder of the list.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headwise.errors import UserError
 from headwise.text.files.audio import sound_seconds
@@ -13,6 +15,17 @@ from headwise.text.files.corpus import json_object, read_lines
 from headwise.text.files.sources import file_and_text, text_field
 
 FORMAT = "write 'sound file TAB transcript' on every line"
+TOLERANCE = 0.5  # seconds by which a rounded duration may differ
+PARTS = {
+    "offset",
+    "start",
+    "begin",
+    "end",
+    "start_time",
+    "end_time",
+    "segment",
+    "segments",
+}  # fields for parts of a file
 OBJECT = '{"audio": "...", "text": "..."}'
 
 
@@ -29,7 +42,7 @@ def read_recordings(path: str) -> Iterator[Recording]:
     """The recordings of a .tsv or .jsonl file, which may be .gz; transcripts are stripped.
 
     Raises:
-        UserError: a line is malformed, a transcript is empty, or as `read_lines`.
+        UserError: a line is malformed or a part of a file, a transcript is empty, or as `read_lines`.
     """
     stem = path.removesuffix(".gz")
     if not stem.endswith((".tsv", ".jsonl")):
@@ -37,15 +50,25 @@ def read_recordings(path: str) -> Iterator[Recording]:
     is_json = stem.endswith(".jsonl")
     for number, line in enumerate(read_lines(path), start=1):
         origin = f"{path}: line {number}"
-        sound, text = _parse_json(line, origin) if is_json else file_and_text(line, origin, FORMAT)
+        record = json_object(line, origin, OBJECT) if is_json else {}
+        both = (text_field(record, key, origin).strip() for key in ("audio", "text"))
+        sound, text = both if is_json else file_and_text(line, origin, FORMAT)
         if not (sound and text):
             raise UserError(f"{origin} names no sound file" if text else f"{origin} has an empty transcript; remove it")
-        yield Recording(str(Path(path).parent / sound), text, origin)
+        recording = Recording(str(Path(path).parent / sound), text, origin)
+        _check_whole(recording, record)
+        yield recording
 
 
-def _parse_json(line: str, origin: str) -> tuple[str, str]:
-    record = json_object(line, origin, OBJECT)
-    return text_field(record, "audio", origin).strip(), text_field(record, "text", origin).strip()
+def _check_whole(recording: Recording, record: Mapping[str, Any]) -> None:
+    """`UserError` if the fields of a recording make it a part of a file."""
+    cut = next((field for field in record if field.lower() in PARTS and record[field]), "")
+    if isinstance(record.get("duration"), int | float):
+        whole = abs(recording_seconds(recording, math.inf) - record["duration"]) <= TOLERANCE
+        cut = cut if whole else "duration"
+    if cut:
+        what = f"'{cut}' makes it a part of {recording.sound}, and only whole files are read"
+        raise UserError(f"{recording.origin}: {what}; cut the file")
 
 
 def recording_seconds(recording: Recording, longest: float) -> float:
