@@ -1,6 +1,7 @@
 """Image classification: trained from files, used by every command, killed and resumed, with one-line errors."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import torch
 from killing import killed_and_resumed, records
 from tiny_families import write_tiny
 
+from headwise.errors import UserError
 from headwise.pytorch.data.image import Preprocessing
 from headwise.pytorch.data.pictures import Augmentation, Picture, PictureDataset, hold_out_pictures, read_pictures
 from headwise.text.files.split import parse_validation_size
@@ -126,6 +128,25 @@ def test_bad_input_gives_one_line(pictures: Path, tmp_path: Path, cli: Cli) -> N
     ):
         assert said in cli(*command(bad, tmp_path / "out", train=train, valid=valid)).complaint
         assert not (tmp_path / "out").exists()
+
+
+def test_images_of_a_folder_are_not_left_out(pictures: Path, tmp_path: Path) -> None:
+    """A file of a type that is not read, one beside the folders, and parts of a data set are named."""
+    folder = shutil.copytree(pictures / "all", tmp_path / "all")
+    (folder / "red" / ".DS_Store").write_bytes(b"x")
+    (folder / "red" / "notes.txt").write_text("x")
+    assert len(read_pictures([str(folder)])) == 90
+    for name, what in (
+        ("red/a.HEIC", "a.HEIC: is not of a type that is read (.png, "),
+        ("b.png", "b.png: is in no folder of a label; give a folder"),
+        ("valid/red/c.png", "all: has the folders valid, which are no labels; name one of them"),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / "red" / "0.png", folder / name)
+        with pytest.raises(UserError, match=re.escape(what)):
+            read_pictures([str(folder)])
+        shutil.rmtree(folder / "valid", ignore_errors=True)
+        (folder / name).unlink(missing_ok=True)
 
 
 def held_out(folder: Path, size: str) -> tuple[list[Picture], list[Picture], dict[str, int]]:

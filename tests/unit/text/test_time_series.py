@@ -2,11 +2,15 @@
 
 import json
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwise.errors import UserError
 from headwise.pytorch.data.time_series import Scaling, Table, Windows, read_table, select
@@ -24,6 +28,78 @@ def test_a_date_column_is_skipped(tmp_path: Path) -> None:
     assert read.values.tolist() == [[1, 2.5], [-30, 4]]
     path.write_text("a,b\n1,2\n", encoding="utf-8")
     assert read_table(str(path)).columns == ("a", "b")
+
+
+STEPS = [timedelta(minutes=15), timedelta(hours=1), timedelta(days=1), timedelta(days=7), timedelta(days=400)]
+SHAPES = [
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%dT%H:%M",
+    "%Y/%m/%d %H:%M",
+    "%d.%m.%Y %H:%M",
+    "%m/%d/%Y %H:%M",
+    "%d/%m/%Y %H:%M:%S",
+]
+
+
+@given(
+    start=st.datetimes(datetime(1990, 1, 1), datetime(2030, 1, 1)).map(
+        lambda one: one.replace(second=0, microsecond=0)
+    ),
+    step=st.sampled_from(STEPS),
+    shape=st.sampled_from(SHAPES),
+    change=st.sampled_from(["none", "newest first", "two series", "several rows", "a gap", "no weekends", "names"]),
+)
+def test_times_are_read(start: datetime, step: timedelta, shape: str, change: str, tmp_path_factory: Any) -> None:
+    """30 rows; a note on steps of other lengths, an error for times that fall or occur more than once."""
+    times = [start + number * step for number in range(30)]
+    texts = {
+        "newest first": times[::-1],
+        "two series": [*times[:15], *times[:15]],
+        "several rows": [time for time in times[:15] for _ in range(2)],
+        "a gap": [*times[:20], *times[25:]],
+        "no weekends": [start + timedelta(days=number + 2 * (number // 5)) for number in range(30)],
+    }.get(change, times)
+    shown = [time.strftime(shape) for time in texts] if change != "names" else ["north", "south"] * 15
+    path = tmp_path_factory.mktemp("times") / "x.csv"
+    path.write_text("time,a\n" + "".join(f"{time},{n}\n" for n, time in enumerate(shown)), encoding="utf-8")
+    errors = {
+        "newest first": "before .*; sort the rows, oldest first",
+        "two series": "line 17: .* before .*; give a file one series|sort the rows",
+        "several rows": "lines 2 and 3 have the same time; give a file one series",
+        "names": "its first column has 'north' in several rows, so it does not tell the time",
+    }
+    if change in errors:
+        with pytest.raises(UserError, match=errors[change]):
+            read_table(str(path))
+        return
+    read = read_table(str(path))
+    assert read.columns == ("a",)
+    assert bool(read.note) == (change != "none")
+    if read.note:
+        first, count = (19, 1) if change == "a gap" else (4, 5)
+        assert f"{count} of {len(shown) - 1} steps are not " in read.note
+        assert f"long (the first: {shown[first]} to {shown[first + 1]}); rows are taken as equally spaced" in read.note
+
+
+@pytest.mark.parametrize(
+    ("names", "times", "columns", "noted"),
+    [
+        ("month,a", ["2020-01", "2020-02", "2020-03", "2020-04"], "a", False),
+        ("day,a", ["2020-02-29", "2020-03-31", "2020-04-30", "2020-05-31"], "a", False),
+        ("year,a", ["1999", "2000", "2001", "2002"], "a", False),
+        (",a", ["0", "1", "2", "3"], "a", False),
+        ("n,a", ["0", "1", "3", "4"], "na", False),
+        ("n", ["0", "1", "2", "3"], "n", False),
+        ("hour,a", ["2020-10-25T01:00+02:00", "2020-10-25T02:00+02:00", "2020-10-25T02:00+01:00"], "a", False),
+        ("quarter,a", ["2020Q1", "2020Q2", "2020Q3"], "a", False),
+        ("day,a", ["2020-02-28", "2020-02-29", "2020-03-02", "2020-03-03"], "a", True),
+    ],
+)
+def test_columns_that_are_times(tmp_path: Path, names: str, times: list[str], columns: str, noted: bool) -> None:
+    rows = [f"{time},{n}" if "," in names else time for n, time in enumerate(times)]
+    (tmp_path / "x.csv").write_text("\n".join([names, *rows, ""]), encoding="utf-8")
+    read = read_table(str(tmp_path / "x.csv"))
+    assert ("".join(read.columns), bool(read.note)) == (columns, noted)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMAT = "give a folder with one subfolder of images per label, or a .tsv file with 'file TAB label' on every line"
+UNREAD = (".heic", ".heif", ".avif", ".jfif", ".jpe", ".jp2", ".pnm", ".tga", ".svg", ".psd", ".dng", ".cr2", ".nef")
+PARTS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
 
@@ -54,13 +56,16 @@ def read_pictures(paths: Sequence[str]) -> list[Picture]:
 
 
 def _read_folder(path: str) -> list[Picture]:
-    folders = sorted(folder for folder in Path(path).iterdir() if folder.is_dir())
-    pictures = [
-        Picture(file, str(file), folder.name)
-        for folder in folders
-        for file in sorted(folder.rglob("*"))
-        if file.suffix.lower() in SUFFIXES
-    ]
+    top = sorted(Path(path).iterdir())
+    folders = [folder for folder in top if folder.is_dir()]
+    if parts := [folder.name for folder in folders if folder.name.lower() in PARTS]:
+        raise UserError(f"{path}: has the folders {', '.join(parts)}, which are no labels; name one of them")
+    for file in (file for file in top if file.suffix.lower() in (*SUFFIXES, *UNREAD) and file.is_file()):
+        raise UserError(f"{file}: is in no folder of a label; {FORMAT}")
+    files = [(folder.name, file) for folder in folders for file in sorted(folder.rglob("*"))]
+    for _, file in (one for one in files if one[1].suffix.lower() in UNREAD):
+        raise UserError(f"{file}: is not of a type that is read ({', '.join(SUFFIXES)}); convert or remove it")
+    pictures = [Picture(file, str(file), label) for label, file in files if file.suffix.lower() in SUFFIXES]
     if not pictures:
         raise UserError(f"{path}: no images in subfolders named after labels; {FORMAT}")
     return pictures

@@ -1,14 +1,17 @@
 """Time series: read a CSV file with a header, standardise its columns, and cut it into windows with their targets.
 
-A first column without numbers (dates) is skipped; all other columns must be numeric. Rows are equally spaced in time,
-oldest first. Training is in `headwise.pytorch.tasks.forecasting`.
+A first column of dates, of other names, or of equally spaced numbers is the time; all other columns must be numeric.
+Rows are equally spaced in time, oldest first: times that say otherwise are an error or a note. Training is in
+`headwise.pytorch.tasks.forecasting`.
 """
 
 import csv
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,15 @@ from headwise.text.files.sources import display_name
 from headwise.text.prepared.batch_planning import Rows
 
 Values = NDArray[np.float64]
+MONTH = 27 * 86_400.0  # seconds of the shortest step between months, quarters and years, which differ in length
+SAME_TIMES = 0.01  # share of rows from which equal times are an error; an hour of the autumn occurs twice
+FORMATS = ("%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S")
+FORMATS += tuple(f"{date}{time}" for date in ("%m/%d/%Y", "%d/%m/%Y") for time in ("", " %H:%M", " %H:%M:%S"))
+DATES: list[Callable[[str], datetime]] = [  # of which one must fit all rows
+    lambda text: datetime.fromisoformat(text.replace("/", "-")),
+    lambda text: datetime.fromisoformat(f"{text.replace('/', '-')}-01"),  # months
+    *(lambda text, form=form: datetime.strptime(text, form) for form in FORMATS),
+]
 LEAST_VARIANCE = 1e-5  # added to that of a window, which may be constant; the value is RevIN's
 
 
@@ -34,6 +46,7 @@ class Table:
     path: str
     columns: tuple[str, ...]
     values: Values  # (rows, columns)
+    note: str = ""  # about its times
 
     @property
     def key(self) -> str:
@@ -61,15 +74,61 @@ def read_table(path: str) -> Table:
         header, first = next(rows), next(rows, None)
         if first is None:
             raise UserError(f"{name}: has a header and no rows; give a CSV file with one row for each time step")
-        start = 0 if _is_number(first[0] if first else "") else 1
+        every = [first, *rows]
+        times = [row[0].strip() if row else "" for row in every]
+        start = 1 if not _is_number(times[0]) or (len(header) > 1 and _is_index(times)) else 0
         columns = tuple(column.strip() for column in header[start:])
-        values = [_numbers(first, header, start, name, 2)]
-        values += [_numbers(row, header, start, name, line) for line, row in enumerate(rows, start=3)]
+        values = [_numbers(row, header, start, name, line) for line, row in enumerate(every, start=2)]
     except csv.Error as error:
         raise UserError(f"{name}: not a CSV file ({error})") from None
     if not columns or any(map(_is_number, columns)):
         raise UserError(f"{name}: line 1 must name the columns, for example 'date,load,temperature'")
-    return Table(path, columns, np.array(values))
+    return Table(path, columns, np.array(values), check_times(times, name) if not _is_number(times[0]) else "")
+
+
+def _is_index(cells: Sequence[str]) -> bool:
+    """Whether a column counts the rows: three or more numbers that grow in equal steps, such as years."""
+    steps = np.diff([float(cell) for cell in cells]) if all(map(_is_number, cells)) else np.zeros(1)
+    return len(steps) > 1 and steps[0] > 0 and bool(np.all(steps == steps[0]))
+
+
+def check_times(times: Sequence[str], name: str) -> str:
+    """A note on steps of unequal length; "" if there are none, or if the times are other names than dates.
+
+    Raises:
+        UserError: the times fall, or are the same in several rows.
+    """
+    found = [seconds for parse in DATES if (seconds := _seconds(times, parse)) is not None]
+    if not found:
+        again = next((time for time, count in Counter(times).items() if count > 1), "")
+        if again:
+            what = f"its first column has '{again}' in several rows, so it does not tell the time"
+            raise UserError(f"{name}: {what}; give a file one series, or leave the column out")
+        return ""
+    steps = min((np.diff(seconds) for seconds in found), key=lambda steps: (steps < 0).sum())
+    if len(back := np.flatnonzero(steps < 0)):
+        row = int(back[0])
+        what = f"line {row + 3}: {times[row + 1]} is before {times[row]}"
+        raise UserError(f"{name}: {what}; sort the rows, oldest first, and give a file one series")
+    if len(same := np.flatnonzero(steps == 0)) > SAME_TIMES * len(times):
+        row = int(same[0])
+        raise UserError(f"{name}: lines {row + 2} and {row + 3} have the same time; give a file one series")
+    usual = float(np.median(steps)) if len(steps) else 0.0
+    uneven = np.flatnonzero(abs(steps - usual) > (0.15 if usual > MONTH else 0.01) * usual)
+    if not len(uneven):
+        return ""
+    shown, row = timedelta(seconds=usual), int(uneven[0])
+    what = f"{len(uneven):,} of {len(steps):,} steps are not {shown} long (the first: {times[row]} to {times[row + 1]})"
+    return f"{name}: {what}; rows are taken as equally spaced"
+
+
+def _seconds(times: Sequence[str], parse: Callable[[str], datetime]) -> Values | None:
+    """Seconds from the first of some times; None if one cannot be parsed so."""
+    try:
+        dates = [parse(time) for time in times]
+        return np.array([(date - dates[0]).total_seconds() for date in dates])
+    except (ValueError, TypeError, OverflowError):  # `TypeError` for times with and without a zone
+        return None
 
 
 def _numbers(row: Sequence[str], header: Sequence[str], start: int, name: str, line: int) -> list[float]:

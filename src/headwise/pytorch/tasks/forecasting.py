@@ -104,9 +104,11 @@ def forecast_job(request: TrainRequest, config: RunConfig, folder: Path) -> Fore
             "change one of them"
         )
     train = [read_table(path) for path in request.train]
-    if request.valid:
-        valid = [read_table(path) for path in request.valid]
-    else:
+    valid = [read_table(path) for path in request.valid]
+    for table in (*train, *valid):
+        if table.note:
+            notify(request, f"warning: {table.note}")
+    if not valid:
         train, valid = map(list, zip(*(table.split(data.valid_share) for table in train), strict=True))
     scaling = Scaling.fit(train, data.target, data.inputs)
     shape = data.window, data.horizon, data.patch, data.scale_windows
