@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from headwise.documents.formats.csv_table import SOURCES, TARGETS, named_column
 from headwise.documents.glossary.terms import Glossary, Term
@@ -18,7 +18,7 @@ from headwise.documents.markup.markup import Element, Source
 from headwise.documents.unit import plain, strings_only
 from headwise.errors import UserError
 from headwise.text.files.sources import count_of, unreadable
-from headwise.text.language_codes import same_language
+from headwise.text.language_codes import LANGUAGE_NAMES, document_language, same_language
 
 MAX_FILE_BYTES = 64 << 20  # bytes of a file
 MAX_TERMS, MAX_LANGUAGES = 200_000, 500  # terms, and languages of a file
@@ -53,11 +53,11 @@ def read_glossary(path: str | Path, languages: Sequence[str] = ("", "")) -> list
         terms = list(_read_tbx(name, data, languages))
     elif name.lower().endswith(".csv"):
         try:
-            terms = list(_read_csv(name, _text(name, data), languages))
+            terms = list(_read_table(name, csv.reader(io.StringIO(_text(name, data), newline="")), languages))
         except csv.Error as error:
             raise UserError(f"{name}: invalid CSV ({error}); check for unclosed quotation marks") from error
     else:
-        terms = list(_read_lines(name, _text(name, data)))
+        terms = list(_read_lines(name, _text(name, data), languages))
     if not terms:
         raise UserError(f"{name}: no terms found; write lines of source TAB target")
     if len(terms) > MAX_TERMS:
@@ -82,8 +82,14 @@ def _text(name: str, data: bytes) -> str:
         raise UserError(f"{name}: line {line}: not UTF-8; convert the file, for instance with iconv") from error
 
 
-def _read_lines(name: str, text: str) -> Iterator[Term]:
-    for number, line in enumerate(io.StringIO(text, newline=None), 1):  # no line ends at U+2028
+def _read_lines(name: str, text: str, languages: Sequence[str]) -> Iterator[Term]:
+    lines = io.StringIO(text, newline=None)  # no line ends at U+2028
+    if _is_header(lines.readline().strip().lower().split("\t")):
+        lines.seek(0)
+        yield from _read_table(name, csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), languages)
+        return
+    lines.seek(0)
+    for number, line in enumerate(lines, 1):
         columns = [column.strip() for column in line.split("\t")]
         if not any(columns) or line.startswith("#"):
             continue
@@ -92,9 +98,16 @@ def _read_lines(name: str, text: str) -> Iterator[Term]:
         yield from _forms(columns[0], columns[1] if len(columns) > 1 else columns[0], f"{name}: line {number}")
 
 
-def _read_csv(name: str, text: str, languages: Sequence[str]) -> Iterator[Term]:
+def _is_header(cells: Sequence[str]) -> bool:
+    """Whether the first two cells name columns: `source` and `target`, or codes of two languages."""
+    first = cells[:2]
+    codes = [CODE.fullmatch(cell) and document_language(cell) in LANGUAGE_NAMES for cell in first]
+    named = [cell in (*SOURCES, *TARGETS) for cell in first]
+    return len({*first}) == 2 and (all(codes) or all(named))
+
+
+def _read_table(name: str, reader: Any, languages: Sequence[str]) -> Iterator[Term]:
     """The columns named `source` and `target`, or like `languages`; else the first two, if these name no others."""
-    reader = csv.reader(io.StringIO(text, newline=""))
     header = [column.strip().lower() for column in next(reader, [])]
     if len(header) < 2:
         raise UserError(f"{name}: line 1: expected a header with two columns or more, such as source,target")
@@ -107,7 +120,7 @@ def _read_csv(name: str, text: str, languages: Sequence[str]) -> Iterator[Term]:
             fix = "name two columns 'source' and 'target', or choose other languages"
             raise UserError(f"{name}: line 1: no column {wanted}; its columns are {', '.join(header)}; {fix}")
     for row in reader:
-        if any(cell.strip() for cell in row):
+        if any(cell.strip() for cell in row) and not row[0].startswith("#"):
             cells = [row[column].strip() if column < len(row) else "" for column in columns]
             if not all(cells):
                 raise UserError(f"{name}: line {reader.line_num}: source or target is empty; fill in both")
