@@ -35,7 +35,7 @@ class JobHandlers:
         """Queue a file for translation."""
         from starlette.responses import JSONResponse
 
-        values = await self.shared.parameters(request, FILE)
+        values = await self.shared.parameters(request, FILE, compatible=False)
         if not self.jobs.limits.most:
             raise RequestError(404, "this server has no document jobs; use /translate_file")
         name = values["file"].filename or ""

@@ -187,6 +187,13 @@ def _post(
     return {"post": {"summary": summary, "requestBody": body, "responses": _responses(_content(schema), tuple(ERRORS))}}
 
 
+def _without_others(operation: dict[str, Any]) -> dict[str, Any]:
+    """An address that refuses unknown parameters."""
+    for content in operation["post"]["requestBody"]["content"].values():
+        content["schema"]["additionalProperties"] = False
+    return operation
+
+
 def _native(limits: RequestLimits, known: dict[str, list[str]]) -> dict[str, Any]:
     operation = _post(
         "Translate, with details of each sentence, or as a stream of events",
@@ -196,12 +203,12 @@ def _native(limits: RequestLimits, known: dict[str, list[str]]) -> dict[str, Any
         known,
     )
     operation["post"]["responses"]["200"]["content"]["text/event-stream"] = {"schema": {}}
-    return operation
+    return _without_others(operation)
 
 
 def _job_paths(limits: RequestLimits, known: dict[str, list[str]]) -> dict[str, Any]:
     """The addresses of document jobs."""
-    create = _post("Translate a file in the background", FILE, limits, JOB, known)["post"]
+    create = _without_others(_post("Translate a file in the background", FILE, limits, JOB, known))["post"]
     accepted = create["responses"].pop("200")
     create["responses"] = {"202": accepted | {"description": "The job is queued"}, **create["responses"]}
     key = {"name": KEY.name, "in": "query", "description": KEY.help, "schema": TEXT}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwise.documents.glossary.terms import Glossary, Term
-from headwise.errors import UserError
+from headwise.errors import UserError, unknown
 
 TermPairs = tuple[tuple[str, str], ...]  # sources and targets
 
@@ -175,10 +175,21 @@ NATIVE = (
     Parameter("stream", "flag", "stream server-sent events, one per sentence", default=False),
     KEY,
 )
+OWN = {parameter.name for parameter in NATIVE}
 
 
-def read_values(parameters: tuple[Parameter, ...], values: Mapping[str, Any], limits: RequestLimits) -> dict[str, Any]:
-    """The values of all parameters; `RequestError` for the first missing or invalid one."""
+def read_values(
+    parameters: tuple[Parameter, ...], values: Mapping[str, Any], limits: RequestLimits, compatible: bool = True
+) -> dict[str, Any]:
+    """The values of all parameters; `RequestError` for the first unknown, missing or invalid one.
+
+    An address that is `compatible` with LibreTranslate ignores parameters that are unknown here, as that does.
+    """
+    known = {parameter.name for parameter in parameters}
+    for name in values:
+        if name not in known and (not compatible or name in OWN):
+            wrong = unknown("parameter", replace_surrogates(name)[:100], known)
+            raise RequestError(400, f"Invalid request: {wrong}")
     return {parameter.name: parameter.read(values, limits) for parameter in parameters}
 
 

@@ -193,7 +193,7 @@ class RequestHandlers:
 
     async def native(self, request: "Request") -> Any:
         """Translate with details of each sentence, at once or as a stream."""
-        values = await self.parameters(request, NATIVE)
+        values = await self.parameters(request, NATIVE, compatible=False)
         texts = values["text"] if isinstance(values["text"], list) else [values["text"]]
         source = self.sources(values["source"], ["\n".join(texts)])[0]["language"]
         n_best, terms = max(values["n_best"], 1), glossary_terms(values)
@@ -273,11 +273,13 @@ class RequestHandlers:
 
     # --- shared by the handlers
 
-    async def parameters(self, request: "Request", parameters: tuple[Parameter, ...]) -> dict[str, Any]:
-        """The parameters of a request with a valid API key; it is counted."""
+    async def parameters(
+        self, request: "Request", parameters: tuple[Parameter, ...], compatible: bool = True
+    ) -> dict[str, Any]:
+        """The parameters of a request with a valid API key; it is counted. See `read_values`."""
         values = await request_values(request)
         name = self.access.check_key(given_key(request, values))
-        found = read_values(parameters, values, self.limits)
+        found = read_values(parameters, values, self.limits, compatible)
         texts = found.get("q", found.get("text", ()))
         client = name or client_address(request.client.host if request.client else "")
         self.usage.start(client, len(texts) if isinstance(texts, str) else sum(map(len, texts)))

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.testclient import TestClient
@@ -257,6 +259,23 @@ def test_a_socket_is_bound_once(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=why):
             _bind_path(str(tmp_path / wrong))
     assert (tmp_path / "file").read_text() == "kept"
+
+
+@given(name=st.text(min_size=1), compatible=st.booleans())
+def test_unknown_parameters_are_refused(name: str, compatible: bool) -> None:
+    """By the addresses of LibreTranslate only those that our own have, because LibreTranslate ignores others."""
+    for table, asked in ((TRANSLATE, ASKED), (NATIVE, {"text": "a", "source": "en", "target": "de"})):
+        known, own = {one.name for one in table}, {one.name for one in NATIVE}
+        for unread in {name, "glosary", "n_best", "glossary", "secret"} - known:
+            values = {**asked, unread: 1}
+            if compatible and unread not in own:
+                assert read_values(table, values, SMALL, compatible).keys() == known
+                continue
+            with pytest.raises(RequestError, match="Invalid request: unknown parameter") as raised:
+                read_values(table, values, SMALL, compatible)
+            assert raised.value.status == 400
+    with pytest.raises(RequestError, match=r"unknown parameter 'glosary'; did you mean 'glossary'\?"):
+        read_values(NATIVE, {"text": "a", "source": "en", "target": "de", "glosary": {}}, SMALL, compatible=False)
 
 
 def test_prefixes_are_limited() -> None:
