@@ -105,17 +105,15 @@ def training_corpora(option: str, paths: Sequence[str], languages: Sequence[str]
     Raises:
         UserError: a file cannot be read, or its name or a header names another language.
     """
-    corpora, found = unwarned_corpora(option, paths, languages)
+    corpora, found = checked_corpora(option, paths, languages)
     for corpus in corpora:
         for warning in declaration_warnings(option, corpus, list(islice(read_pairs([corpus]), PAIRS)), found):
             print(f"headwise: warning: {warning}", file=sys.stderr)
     return corpora
 
 
-def unwarned_corpora(option: str, paths: Sequence[str], languages: Sequence[str]) -> tuple[list[Corpus], LanguagePair]:
-    """`training_corpora` without a look at headers, and the languages: those given, or else those that translation
-    memories declare.
-    """
+def checked_corpora(option: str, paths: Sequence[str], languages: Sequence[str]) -> tuple[list[Corpus], LanguagePair]:
+    """`training_corpora` without warnings, and the languages: those given, or else those of translation memories."""
     files, report = memories_as_tsv(paths, languages)
     if report.units:
         print(f"headwise: {option} {' '.join(paths)}: {report}", file=sys.stderr)

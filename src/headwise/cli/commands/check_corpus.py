@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from headwise.cli.files import output
 from headwise.cli.options import document_languages, files_option
-from headwise.cli.parallel_texts import unwarned_corpora
+from headwise.cli.parallel_texts import checked_corpora
 from headwise.cli.rules import in_file, out_file
 from headwise.config.data import TranslationData
 from headwise.config.setting import converted
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     sets, languages = dict[str, list[Corpus]](), options.languages
     for name, paths in named.items():
         if paths:
-            sets[name], languages = unwarned_corpora(flags.get(name, "--test"), paths, languages)
+            sets[name], languages = checked_corpora(flags.get(name, "--test"), paths, languages)
     config = converted((load_recipe(options.recipe) if options.recipe else RunConfig()).data, TranslationData)
     report = check_corpora(sets, config, list(_split_note(sets[TRAINING], options.valid)), languages)
     with output("-") as file:

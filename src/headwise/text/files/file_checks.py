@@ -35,8 +35,7 @@ LEAK_SHARE = 0.1  # share of validation pairs that occur in training from which 
 COPY_SHARE = 0.5  # share of pairs with the same text on both sides from which a warning is given
 
 PREPARED = {  # marks that tools leave in a text
-    re.compile(r"@@(?: |$)"): "segmented into subwords",  # subword-nmt
-    re.compile("\u2581"): "segmented into subwords",  # SentencePiece
+    re.compile(r"@@(?: |$)|\u2581"): "segmented into subwords",  # subword-nmt, SentencePiece
     re.compile(r"&(?:apos|quot|amp|#\d+);| @-@ "): "escaped",  # Moses' tokenizer, HTML
 }
 TOKENIZED = {re.compile(r"\w \.$"): "tokenized"}  # the mark that sacreBLEU looks for
@@ -57,20 +56,9 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")  # `corpus.decode_line` reports it
 
 LANGUAGES = {name.lower(): code for code, name in LANGUAGE_NAMES.items()}
 COLUMN_NAMES = {*LANGUAGES, "pidgin", "source", "src", "target", "tgt", "trg", "sentence", "text", "translation"}
-COLUMN_NAMES |= {"anchor", "positive", "negative", "query", "passage", "premise", "hypothesis", "sentence1", "text1"}
-COLUMN_NAMES |= {
-    "sentence2",
-    "text2",
-    "label",
-    "input",
-    "output",
-    "original",
-    "reference",
-    "class",
-    "category",
-    "lang",
-    "language",
-}
+COLUMN_NAMES |= {"label", "input", "output", "original", "reference", "class", "category", "lang", "language"}
+COLUMN_NAMES |= {"anchor", "positive", "negative", "query", "passage", "premise", "hypothesis"}
+COLUMN_NAMES |= {f"{name}{number}" for name in ("sentence", "text") for number in (1, 2)}
 SOURCE_FIELDS, TARGET_FIELDS = (  # of .jsonl files, without capitals, hyphens and underscores
     {f"{side}{name}" for side in sides for name in ("lang", "language", "langcode", "languagecode", "code")}
     | {f"lang{side}" for side in sides}
