@@ -16,7 +16,6 @@ from headwise.view.terminal import heat_map
 DARKEST = 0.85
 INCHES = 3.6  # height of the large panel, and of all heads together
 MARGIN, TITLE, CAPTION = 0.25, 0.4, 0.22  # inches
-QUERIES = ("class", "mean")
 
 
 def over_patches(

@@ -8,7 +8,6 @@ import pytest
 from headwise.evaluate.pages.statistics import (
     crossing,
     mean_interval,
-    paired_difference,
     power_law,
     seed_range,
     t_quantile,
@@ -36,34 +35,6 @@ def test_interval_of_the_mean_holds_it_as_often_as_it_says(n: int) -> None:
     rng = np.random.default_rng(n)
     intervals = [mean_interval(rng.normal(3.0, 2.0, n).tolist()) for _ in range(DRAWS)]
     assert rate([i.low <= 3.0 <= i.high for i in intervals]) == pytest.approx(0.95, abs=0.025)
-
-
-@pytest.mark.parametrize("n", [2, 3, 5, 12])
-def test_no_planted_difference_is_found_one_time_in_twenty(n: int) -> None:
-    rng = np.random.default_rng(n)
-    seeds = rng.normal(0, 5, (DRAWS, n))  # what a seed does to both, which pairing takes out
-    found = [
-        paired_difference((row + rng.normal(0, 1, n)).tolist(), (row + rng.normal(0, 1, n)).tolist()).significant
-        for row in seeds
-    ]
-    assert rate(found) == pytest.approx(0.05, abs=0.025)
-
-
-def test_planted_difference_is_found_through_the_noise_of_seeds() -> None:
-    rng = np.random.default_rng(0)
-    seeds = rng.normal(0, 50, (200, 5))
-    found = [
-        paired_difference((row + 3 + rng.normal(0, 1, 5)).tolist(), (row + rng.normal(0, 1, 5)).tolist())
-        for row in seeds
-    ]
-    assert rate([difference.significant for difference in found]) > 0.9
-    assert np.mean([difference.estimate.value for difference in found]) == pytest.approx(3, abs=0.2)
-
-
-def test_differences_that_prove_nothing_or_everything() -> None:
-    assert paired_difference([5.0], [1.0]).p_value == 1.0
-    assert paired_difference([1.0, 2.0], [1.0, 2.0]).p_value == 1.0
-    assert paired_difference([2.0, 3.0], [1.0, 2.0]).p_value == 0.0
 
 
 @pytest.mark.parametrize("exponent", [-0.4, 0.0, 1.0, 2.0])

@@ -1,4 +1,4 @@
-"""Confidence intervals over seeds, paired differences, and exponents of power laws.
+"""Confidence intervals over seeds, and exponents of power laws.
 
 Everything assumes independent samples with roughly normal errors. That holds for seeds of one experiment, but for the
 points of a fitted curve only if the curve has the fitted form: the interval of a slope covers scatter, not curvature.
@@ -31,19 +31,6 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """The mean of paired differences a - b, and its p-value."""
-
-    estimate: Estimate
-    p_value: float  # two-sided
-
-    @property
-    def significant(self) -> bool:
-        """Whether the interval excludes zero."""
-        return self.p_value < 1 - LEVEL
-
-
-@dataclass(frozen=True)
 class PowerLaw:
     """y = factor * x ** exponent."""
 
@@ -72,18 +59,6 @@ def seed_range(values: Numbers) -> Estimate:
     2 [1, 9]
     """
     return Estimate(float(np.median(values)), float(min(values)), float(max(values)), len(values))
-
-
-def paired_difference(a: Numbers, b: Numbers) -> Difference:
-    """Paired t-test: `a[i]` and `b[i]` share a seed. With fewer than two pairs p is 1."""
-    differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
-    estimate = mean_interval(differences.tolist())
-    if len(differences) < 2:
-        return Difference(estimate, 1.0)
-    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
-    if error == 0:
-        return Difference(estimate, 1.0 if estimate.value == 0 else 0.0)
-    return Difference(estimate, 1 - t_within(abs(estimate.value) / error, len(differences) - 1))
 
 
 def power_law(x: Numbers, y: Numbers) -> PowerLaw:
