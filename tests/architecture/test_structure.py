@@ -84,7 +84,10 @@ DOORS = {  # imports inside functions that keep torch out, by the modules that h
 }
 LATE = {  # what the start of a translation would wait for
     ("models.translation.translator", other)
-    for other in ("documents.glossary.translation", "evaluate.report", "models.translation.pair_inspector")
+    for other in (
+        *("documents.glossary.translation", "documents.memory", "evaluate.report"),
+        "models.translation.pair_inspector",
+    )
 }
 
 
