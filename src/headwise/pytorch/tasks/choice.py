@@ -141,7 +141,8 @@ def choose(
         f"{vocabulary:,} tokens, dropout {dropout:g}, batches of {batch:,}, about {updates:,} updates "
         f"({_shown(passes)} passes over {corpus.pairs:,} pairs)"
     )
-    others = "".join(f", {row.recipe} {row.bleu}" for row in compared if row.recipe != best.recipe)
+    by_recipe = {row.recipe: row.bleu for row in sorted(compared, key=lambda row: row.bleu)}
+    others = "".join(f", {recipe} {bleu}" for recipe, bleu in by_recipe.items() if recipe != best.recipe)
     length = "short" if passes < SHORT else "long"
     why = (
         f"because: {best.recipe} had {best}{others}; a {length} run has dropout {dropout:g}; this machine is "
