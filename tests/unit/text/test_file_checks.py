@@ -204,6 +204,17 @@ def test_marks_of_tools_are_reported(tmp_path: Path, text: str, what: str) -> No
     assert not list(file_warnings([tsv(tmp_path, "few.tsv", [(text, text[::-1]), *PAIRS])], []))
 
 
+@pytest.mark.parametrize("names", [("a.csv", "b.csv"), ("a.en", "b.json"), ("a.csv.gz", "a.de"), ("a.yml", "b.txt")])
+def test_tables_are_not_the_sides_of_a_corpus(names: tuple[str, str], tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in names]
+    for path in paths:
+        Path(path).write_bytes(b"a,b\n")
+    with pytest.raises(
+        UserError, match=r"--train .*: is no text with one sentence per line, by its name; write source"
+    ):
+        parse_pairs("--train", paths)
+
+
 @pytest.mark.parametrize("end", [".", " .", " ?", "..."])
 def test_texts_to_score_that_are_tokenized_are_reported_as_by_sacrebleu(
     end: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture

@@ -51,6 +51,7 @@ FORMATS = {  # that are not text, by their first bytes
     b"\x28\xb5\x2f\xfd": "compressed by zstd",
     b"7z\xbc\xaf": "a 7z archive",
 }
+TABLES = (".csv", ".json", ".yaml", ".yml")
 CONTROLS = bytes({*range(32)} - set(b"\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f"))
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # `corpus.decode_line` reports it
 
@@ -102,9 +103,12 @@ def _check_text(path: str, head: bytes) -> None:
 
 
 def parse_pairs(option: str, paths: Sequence[str], languages: Sequence[str] = ("", "")) -> list[Corpus]:
-    """`parse_corpora`; `UserError` if a corpus has the same file on both sides, or names of other languages."""
+    """`parse_corpora`; `UserError` for sides that are the same file, a table, or in another language by their names."""
     corpora = parse_corpora(paths)
     for source, *target in (corpus.paths for corpus in corpora):
+        if table := next((path for path in (source, *target) if path.removesuffix(".gz").endswith(TABLES)), ""):
+            fix = "write source TAB target on every line of a .tsv file"
+            raise UserError(f"{option} {table}: is no text with one sentence per line, by its name; {fix}")
         if source.startswith(HF_PREFIX):
             target = [source]
         elif target and os.path.samefile(source, target[0]):
