@@ -139,14 +139,19 @@ def test_images_of_a_folder_are_not_left_out(pictures: Path, tmp_path: Path) -> 
     for name, what in (
         ("red/a.HEIC", "a.HEIC: is not of a type that is read (.png, "),
         ("b.png", "b.png: is in no folder of a label; give a folder"),
-        ("valid/red/c.png", "all: has the folders valid, which are no labels; name one of them"),
     ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / "red" / "0.png", folder / name)
         with pytest.raises(UserError, match=re.escape(what)):
             read_pictures([str(folder)])
-        shutil.rmtree(folder / "valid", ignore_errors=True)
-        (folder / name).unlink(missing_ok=True)
+        (folder / name).unlink()
+    (folder / "red").rename(folder / "train")
+    assert {one.label for one in read_pictures([str(folder)])} == {"blue", "green", "train"}
+    for label in ("blue", "green"):
+        shutil.rmtree(folder / label)
+    shutil.copytree(folder / "train", folder / "valid")
+    with pytest.raises(UserError, match="all: has the folders train, valid, which are no labels; name one of them"):
+        read_pictures([str(folder)])
 
 
 def held_out(folder: Path, size: str) -> tuple[list[Picture], list[Picture], dict[str, int]]:

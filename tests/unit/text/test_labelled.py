@@ -65,7 +65,7 @@ def test_other_file_types_are_errors(name: str) -> None:
 
 
 @given(
-    labels=st.lists(st.sampled_from(["ham", "spam", "3"]), min_size=20, max_size=60),
+    labels=st.lists(st.sampled_from(["ham", "spam", "3"]), min_size=50, max_size=90),
     repeated=st.booleans(),
     pairs=st.booleans(),
     train=st.booleans(),
@@ -75,7 +75,7 @@ def test_labels_in_the_first_column_are_refused(
 ) -> None:
     """Also with texts that occur more than once; the right order never is, nor with one label for all."""
     path = tmp_path_factory.mktemp("labels") / "a.tsv"
-    texts = [f"text {number % 15 if repeated else number}" + "\tand another" * pairs for number in range(len(labels))]
+    texts = [f"text {number % 20 if repeated else number}" + "\tand another" * pairs for number in range(len(labels))]
     rows = [(label, text) for label, text in zip(labels, texts, strict=True)]
     path.write_text("".join(f"{text}\t{label}\n" for label, text in rows), encoding="utf-8")
     check_label_column(labelled_corpora([str(path)]))
@@ -90,6 +90,11 @@ def test_labels_in_the_first_column_are_refused(
             train_model(replace(request, task="classify"))
     with pytest.raises(UserError, match=what):
         check_label_column(files)
+
+
+def test_one_question_for_all_texts_is_no_label(path: Path) -> None:
+    path.write_text("".join(f"is it good?\ttext {n}\t{n % 5}\n" for n in range(50)), encoding="utf-8")
+    check_label_column(labelled_corpora([str(path)]))
 
 
 def test_a_label_that_does_not_occur_in_training(path: Path) -> None:

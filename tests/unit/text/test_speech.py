@@ -53,7 +53,7 @@ def test_both_list_formats_give_the_same(folder: Path) -> None:
 @pytest.mark.parametrize("field", ["offset", "start", "end_time", "duration", "segments"])
 def test_parts_of_files_are_refused(field: str, folder: Path) -> None:
     """As NeMo's manifests name them; a duration that is the file's is no part."""
-    about = {"audio": "c.wav", "text": "a", "offset": 0, "duration": 0.4, "end": None}
+    about = {"audio": "c.wav", "text": "a", "offset": 0, "duration": 0.4, "end": 0.3, "end_time": None}
     assert len([*read_recordings(listed(folder, json.dumps(about), "a.jsonl"))]) == 1
     path = listed(folder, json.dumps({**about, field: 2.5}), "a.jsonl")
     with pytest.raises(UserError, match=rf"a\.jsonl: line 1: '{field}' makes it a part of .*c\.wav, and only whole"):

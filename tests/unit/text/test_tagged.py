@@ -65,6 +65,9 @@ def test_conll_u(tmp_path: Path) -> None:
         TaggedSentence(("#", "TEAM"), ("O", "B-ORG"), (1, 2)),
         TaggedSentence(("2",), ("O",), (4,)),
     ]
+    assert read_tagged(written(tmp_path, "# id 7 domain=en\n# O\nEU _ _ B-ORG\nis _ _ O\n")) == [
+        TaggedSentence(("EU", "is"), ("B-ORG", "O"), (3, 4))  # as in MultiCoNER
+    ]
 
 
 def test_json(tmp_path: Path) -> None:

@@ -58,8 +58,9 @@ def read_pictures(paths: Sequence[str]) -> list[Picture]:
 def _read_folder(path: str) -> list[Picture]:
     top = sorted(Path(path).iterdir())
     folders = [folder for folder in top if folder.is_dir()]
-    if parts := [folder.name for folder in folders if folder.name.lower() in PARTS]:
-        raise UserError(f"{path}: has the folders {', '.join(parts)}, which are no labels; name one of them")
+    names = [folder.name for folder in folders]
+    if len(names) > 1 and all(name.lower() in PARTS for name in names):
+        raise UserError(f"{path}: has the folders {', '.join(names)}, which are no labels; name one of them")
     for file in (file for file in top if file.suffix.lower() in (*SUFFIXES, *UNREAD) and file.is_file()):
         raise UserError(f"{file}: is in no folder of a label; {FORMAT}")
     files = [(folder.name, file) for folder in folders for file in sorted(folder.rglob("*"))]

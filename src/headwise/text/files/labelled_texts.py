@@ -12,7 +12,8 @@ from headwise.text.files.corpus import Corpus, RawLines, read_lines
 from headwise.text.files.sources import HF_PREFIX, count_of, display_name
 
 Label = TypeVar("Label")
-HEAD_LINES, FEWEST_LINES = 1000, 20  # lines that tell which column is the label
+HEAD_LINES, FEWEST_LINES = 1000, 50  # lines that tell which column is the label
+FEWEST_TEXTS = 0.2  # share of lines that must have texts of their own
 FORMATS = {1: "write 'text TAB label' on every line", 2: "write 'text TAB text TAB label' on every line"}
 
 
@@ -33,7 +34,7 @@ def check_label_column(corpora: Sequence[Corpus]) -> None:
     for corpus in (one for one in corpora if os.path.isfile(one.paths[0])):  # others can be read only once
         rows = [line.split("\t") for line in islice(read_lines(corpus.paths[0]), HEAD_LINES)]
         first, last = ({row[end].strip() for row in rows} for end in (0, -1))
-        if len(rows) >= FEWEST_LINES and 2 * len(first) < len(last):
+        if len(rows) >= FEWEST_LINES and len(last) > max(2 * len(first), FEWEST_TEXTS * len(rows)):
             what = f"the first column has {count_of(len(first), 'value')}, the last {len(last):,}"
             raise UserError(f"{corpus}: {what}, so the label seems to be the first; {FORMATS[1]}")
 

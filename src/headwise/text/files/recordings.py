@@ -16,16 +16,8 @@ from headwise.text.files.sources import file_and_text, text_field
 
 FORMAT = "write 'sound file TAB transcript' on every line"
 TOLERANCE = 0.5  # seconds by which a rounded duration may differ
-PARTS = {
-    "offset",
-    "start",
-    "begin",
-    "end",
-    "start_time",
-    "end_time",
-    "segment",
-    "segments",
-}  # fields for parts of a file
+PARTS = {"offset", "start", "begin", "start_time", "segment", "segments"}  # fields for parts of a file
+LENGTHS = ("duration", "end", "end_time")  # those of the whole file, or of a part
 OBJECT = '{"audio": "...", "text": "..."}'
 
 
@@ -63,9 +55,10 @@ def read_recordings(path: str) -> Iterator[Recording]:
 def _check_whole(recording: Recording, record: Mapping[str, Any]) -> None:
     """`UserError` if the fields of a recording make it a part of a file."""
     cut = next((field for field in record if field.lower() in PARTS and record[field]), "")
-    if isinstance(record.get("duration"), int | float):
-        whole = abs(recording_seconds(recording, math.inf) - record["duration"]) <= TOLERANCE
-        cut = cut if whole else "duration"
+    for field in LENGTHS:
+        if isinstance(length := record.get(field), int | float):
+            whole = abs(recording_seconds(recording, math.inf) - length) <= TOLERANCE
+            cut = cut if whole else field
     if cut:
         what = f"'{cut}' makes it a part of {recording.sound}, and only whole files are read"
         raise UserError(f"{recording.origin}: {what}; cut the file")

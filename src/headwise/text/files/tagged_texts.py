@@ -49,6 +49,8 @@ def _read_columns(path: str) -> Iterator[TaggedSentence]:
         if body and len(body[0][0]) == UNIVERSAL and INDEX.fullmatch(body[0][0][0]):
             yield _universal(body, path)
             continue
+        if body and any(len(columns) != len(body[0][0]) for columns, _ in rows[: -len(body)]):
+            rows = body  # without comments
         location = f"{display_name(path)}: line {{}}".format
         if len(body) > 1 and [columns[0] for columns, _ in body] == [*map(str, range(1, len(body) + 1))]:
             raise UserError(f"{location(body[0][1])}: the first column numbers the words; {FORMAT}")
